@@ -27,6 +27,9 @@ type audit struct {
 
 	replaced    []replacement
 	replacedCut bool // there may be more
+
+	uses *uses             // what is stored
+	read *readExplanations // what the explanations say
 }
 
 // foreign is a foreign text of the report, marked if it was cut.
@@ -37,11 +40,12 @@ func (a *audit) foreign(text string) string {
 	return text
 }
 
-// audit returns the account of a period: one less than a minute old, or a new one. A new one is completed even if the
-// client leaves, so it is there when the client comes back.
-func (h *handler) audit(ctx context.Context, w http.ResponseWriter, s *Series, p span) (made *audit, err error) {
-	k := periodKey{s.Key, p.Start.Unix()}
-	if fresh, ok := h.audits.fresh(k); ok {
+// audit returns the account of a period: one less than a minute old that knows a sequence, or a new one. A new one is
+// completed even if the client leaves, so it is there when the client comes back. seq is 0 if nothing was looked up.
+func (h *handler) audit(ctx context.Context, w http.ResponseWriter, numbers printer, seq int64) (
+	made *audit, err error) {
+	k := periodKey{numbers.series.Key, numbers.period.Start.Unix()}
+	if fresh, ok := h.audits.fresh(k); ok && fresh.knows(seq) {
 		return fresh, nil
 	}
 	if ok, _ := h.audits.begin(k); !ok {
@@ -53,18 +57,19 @@ func (h *handler) audit(ctx context.Context, w http.ResponseWriter, s *Series, p
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
-	return makeAudit(ctx, s, p)
+	return makeAudit(ctx, numbers, seq)
 }
 
-// makeAudit accounts for the numbers of a period.
-func makeAudit(ctx context.Context, s *Series, p span) (*audit, error) {
-	used, long := noTexts, &longTexts{}
+// makeAudit accounts for the numbers of a period, and records all that it sees of a sequence.
+func makeAudit(ctx context.Context, numbers printer, seq int64) (*audit, error) {
+	s, p := numbers.series, numbers.period
+	used, long, uses := noTexts, &longTexts{}, newUses(numbers, seq)
 	starts, from, to := s.reach(p)
 	if s.Stored != nil {
-		used = long.record(s.Stored(ctx, from, to))
+		used = uses.record(long.record(s.Stored(ctx, from, to)))
 	}
 	opts := []serial.AuditOption{serial.WithEarlier(s.Earlier...)}
-	read := &readExplanations{starts: starts}
+	read := &readExplanations{starts: starts, asked: seq}
 	if s.Explanations != nil {
 		series, err := s.Source.scheme().Series(s.Type)
 		if err != nil {
@@ -79,7 +84,8 @@ func makeAudit(ctx context.Context, s *Series, p span) (*audit, error) {
 	if err != nil {
 		return nil, auditError(ctx, s, p, err)
 	}
-	a := &audit{Report: report, at: time.Now(), period: p, stored: s.Stored != nil, cut: long.cut(report.Foreign)}
+	a := &audit{Report: report, at: time.Now(), period: p, stored: s.Stored != nil, cut: long.cut(report.Foreign),
+		uses: uses, read: read}
 	a.replaced, a.replacedCut = read.replaced(&report)
 	return a, nil
 }
@@ -94,7 +100,10 @@ func auditError(ctx context.Context, s *Series, p span, err error) error {
 	if _, unknown := s.Source.audit(ctx, s.Type, p.Start, noTexts); unknown != nil {
 		kept, failed := s.Source.history(ctx, s.Type, longestHistory)
 		if failed == nil && !slices.ContainsFunc(kept, func(n serial.Number) bool { return n.Start.Equal(p.Start) }) {
-			return notFound("There is no record of this period.")
+			if last, err := s.Source.last(ctx, s.Type); err == nil && p.Start.After(last.Start) {
+				return notFound("This period has not begun.")
+			}
+			return notFound("There is no record of this period: it is no longer kept, or no number was issued in it.")
 		}
 	}
 	return unavailable(err)

@@ -10,7 +10,8 @@ const (
 	atOnce       = 2           // running audits
 	keptFor      = time.Minute // a report
 	keptReports  = 100
-	keptOutcomes = 10_000
+	keptBytes    = 64 << 20 // of reports
+	keptOutcomes = 100_000
 )
 
 // A periodKey names a period of a series.
@@ -76,6 +77,7 @@ func (a *audits) end(k periodKey, made *audit) {
 		return
 	}
 	a.reports.put(k, *made)
+	a.dropReports()
 	r := made.Report
 	if current := !made.at.Before(made.period.Start) && made.at.Before(made.period.End); !made.stored ||
 		r.Last < r.First && !current {
@@ -86,6 +88,22 @@ func (a *audits) end(k periodKey, made *audit) {
 	a.outcomes.put(k, o)
 	if !made.at.Before(r.Start) {
 		a.latest.put(k.series, o)
+	}
+}
+
+// dropReports drops reports that are no longer used, and the oldest ones if they take too much memory.
+func (a *audits) dropReports() {
+	bytes := 0
+	for _, kept := range a.reports.values {
+		bytes += kept.bytes()
+	}
+	for len(a.reports.order) > 0 {
+		oldest := a.reports.values[a.reports.order[0]]
+		if time.Since(oldest.at) < keptFor && bytes <= keptBytes {
+			return
+		}
+		bytes -= oldest.bytes()
+		a.reports.remove(a.reports.order[0])
 	}
 }
 

@@ -281,11 +281,11 @@ func TestLayout(t *testing.T) {
 		b.open(map[bool]int64{true: 404, false: 200}[name == "problem"], s.URL+path)
 		if name == "refused" {
 			b.load("Explanation not saved", fill("first", "0"), fill("reason", "why"),
-				chromedp.Click(chromedp.CSS("form button")))
+				chromedp.Click(chromedp.CSS("main form button")))
 		}
 		if name == "saved" {
 			b.load(b.heading(), fill("first", s.number(10)), fill("last", s.number(12)), fill("reason", "why"),
-				chromedp.Click(chromedp.CSS("form button")))
+				chromedp.Click(chromedp.CSS("main form button")))
 			require.Contains(t, b.text(), "2 other numbers were not missing,")
 		}
 		require.Equal(t, []string{s.URL}, eval[[]string](b, `[...new Set(performance.getEntries().map(e => e.name).
@@ -402,12 +402,12 @@ func TestMouse(t *testing.T) {
 	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.Click(chromedp.CSS(`tbody a`)))
 	require.Contains(t, b.text(), "Not all numbers are accounted for.")
 	b.load("Explanation not saved", fill("first", "11"), fill("reason", "lost"),
-		chromedp.Click(chromedp.CSS("form button")))
+		chromedp.Click(chromedp.CSS("main form button")))
 	require.Contains(t, b.text(), "Enter numbers of this series, whole")
 	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.Click(chromedp.CSS("nav a:last-child")))
 	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.Click(`//a[.="explain"]`))
 	b.load("Orders, "+s.start.Format("2 January 2006"), fill("reason", "lost"),
-		chromedp.Click(chromedp.CSS("form button")))
+		chromedp.Click(chromedp.CSS("main form button")))
 	require.Contains(t, b.text(), "Your explanation is saved for 1 number: "+s.number(11))
 	require.Contains(t, b.text(), "✓ All numbers are accounted for.")
 	require.Contains(t, b.text(), "Grace Hopper")
@@ -427,7 +427,7 @@ func TestTwoClicks(t *testing.T) {
 	b.login("Grace Hopper")
 	b.open(200, s.URL+today)
 	b.load("Orders, "+s.start.Format("2 January 2006"), fill("first", s.number(11)), fill("reason", "lost"),
-		chromedp.DoubleClick(chromedp.CSS("form button")))
+		chromedp.DoubleClick(chromedp.CSS("main form button")))
 	require.Eventually(t, func() bool { return strings.Contains(b.text(), "Grace Hopper") }, time.Minute,
 		10*time.Millisecond)
 	require.Len(t, s.register.all, before+1)
@@ -532,7 +532,7 @@ func TestCrossSite(t *testing.T) {
 	require.Len(t, s.register.all, before)
 	b.open(200, s.URL+today) // the same form from the page itself
 	b.load("Orders, "+s.start.Format("2 January 2006"), fill("first", s.number(11)), fill("reason", "y"),
-		chromedp.Click(chromedp.CSS("form button")))
+		chromedp.Click(chromedp.CSS("main form button")))
 	require.Len(t, s.register.all, before+1)
 	b.expect("status of 403")
 }
@@ -549,7 +549,7 @@ func TestPrint(t *testing.T) {
 	for _, m := range modes {
 		b.look(m)
 		require.Equal(t, m.media == "print", visible(".sign"), m)
-		require.Equal(t, m.media != "print", visible("form"), m)
+		require.Equal(t, m.media != "print", visible("main form"), m)
 		require.Equal(t, m.media != "print", visible("nav"), m)
 		require.True(t, visible(".statement"), m)
 	}

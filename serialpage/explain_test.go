@@ -50,10 +50,13 @@ func (s *site) said() (all []serial.Range) {
 	return all
 }
 
-// formOf returns the values of the form on a page.
+// explaining is how the form that explains numbers begins.
+const explaining = `<form method="post"`
+
+// formOf returns the values of the form that explains numbers.
 func formOf(page string) url.Values {
 	fields := url.Values{}
-	_, page, _ = strings.Cut(page, "<form")
+	_, page, _ = strings.Cut(page, explaining)
 	for _, m := range regexp.MustCompile(`<input[^>]* name="(\w+)"[^>]* value="([^"]*)"`).FindAllStringSubmatch(page, -1) {
 		fields.Set(m[1], html.UnescapeString(m[2]))
 	}

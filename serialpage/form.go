@@ -2,7 +2,6 @@ package serialpage
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -95,20 +94,12 @@ func (in *form) given(numbers printer) (r serial.Range, wrong string) {
 
 // sequence reads a number of the period, or says what is wrong with it.
 func (n printer) sequence(text string) (seq int64, wrong string) {
-	read, mistyped := false, false
-	series, _ := n.series.Source.scheme().Series(n.series.Type)
-	for _, scheme := range n.series.schemes() {
-		number, err := scheme.Parse(text)
-		label, _, _ := scheme.Period(serial.At(number.Start))
-		if given, _ := scheme.Series(number.Type); err == nil && given == series && label == n.period.label {
-			return number.Seq, ""
-		}
-		read, mistyped = read || err == nil, mistyped || errors.Is(err, serial.ErrCheckDigit)
-	}
-	switch {
-	case read:
+	switch r := n.series.read(text, n.period.label); {
+	case r.period.label != "":
+		return r.seq, ""
+	case r.other:
 		return 0, "Enter numbers of this series and period."
-	case mistyped:
+	case r.mistyped:
 		return 0, "A number was mistyped: its check digit does not fit."
 	}
 	return 0, "Enter numbers of this series, whole, as they are printed."

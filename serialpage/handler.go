@@ -40,6 +40,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 		get = h.series
 	case "/period", "/period.csv", "/period.json":
 		get = h.period
+	case "/find":
+		get = h.lookUp
 	case "/explain":
 		post = h.explain
 	case "/style.css":
@@ -64,6 +66,16 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Allow", allow)
 	return &problem{status: http.StatusMethodNotAllowed, text: "Only these requests are possible here: " + allow + "."}
+}
+
+// base is the relative address of the pages, as seen from the address of a request: "" from all pages, but not from an
+// address that has no page.
+func (h *handler) base(r *http.Request) string {
+	rest := strings.TrimPrefix(r.URL.Path, h.Prefix)
+	if rest == "" && h.Prefix != "" {
+		return "./" + url.PathEscape(path.Base(h.Prefix)) + "/"
+	}
+	return strings.Repeat("../", max(0, strings.Count(r.URL.EscapedPath(), "/")-strings.Count(h.Prefix, "/")-1))
 }
 
 // redirect leads to another page with the same query.

@@ -42,7 +42,9 @@ var contentTypes = map[string]string{
 type frame struct {
 	Title   string
 	Version string
+	Base    string // relative address of the pages; "" on a page
 	Back    []link // to the pages above
+	Number  string // in the field for a number to look up
 	Data    any
 }
 

@@ -24,11 +24,15 @@ func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return unavailable(err)
 	}
-	a, err := h.audit(r.Context(), w, s, p)
-	if err != nil {
-		return err
-	}
 	numbers := newPrinter(s, p)
+	text, sought := lookedUp(s, p, query)
+	if format != "" {
+		text, sought = "", reading{}
+	}
+	a, err := h.audit(r.Context(), w, numbers, sought.seq)
+	if err != nil {
+		return aboutNumber(err, text, s, p)
+	}
 	switch format {
 	case "csv":
 		return writeCSV(w, numbers, a)
@@ -41,7 +45,7 @@ func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 		name = ""
 	}
 	mayExplain := s.explainable() && name != ""
-	v := newPeriodView(numbers, a, mayExplain)
+	v := h.periodView(r, numbers, a, mayExplain, text, sought)
 	v.Closed = !p.End.After(closed)
 	if mayExplain {
 		if v.Saved, err = readSaved(r.Context(), numbers, query, name); err != nil {
@@ -52,8 +56,24 @@ func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 		}
 		v.Form = newForm(numbers, query)
 	}
-	h.write(w, http.StatusOK, "period.html", frame{Title: s.Name + ", " + p.Name, Back: []link{home, seriesLink(s)}}, v)
+	h.write(w, http.StatusOK, "period.html", frame{Title: s.Name + ", " + p.Name, Back: []link{home, seriesLink(s)},
+		Number: text}, v)
 	return nil
+}
+
+// periodView words an account, and what became of a number that was looked up, unless text is "".
+func (h *handler) periodView(r *http.Request, numbers printer, a *audit, mayExplain bool, text string,
+	sought reading) *periodView {
+	v := newPeriodView(numbers, a, mayExplain)
+	if text != "" {
+		v.Fate = newFate(numbers, a, text, sought.seq, mayExplain)
+	}
+	if failed := numbers.links.failed; failed != "" {
+		h.log(r, "Link of a series failed", failed)
+		numbers.links = &linker{}
+		return h.periodView(r, numbers, a, mayExplain, text, sought)
+	}
+	return v
 }
 
 // user returns the name of the person who sent a request, or "" if that person may not explain anything.

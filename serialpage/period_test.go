@@ -65,7 +65,7 @@ func TestReplacedExplanations(t *testing.T) {
 	}, tableOf(page, "Explanations"))
 	require.Equal(t, []string{
 		"IS202110240002 wrong Ada 24 October 2021, 09:00 UTC burnt Eve, 24 October 2021, 02:00 UTC",
-		"IS202110240004 caller left the program 24 October 2021, 01:00 UTC wrong Ada, 24 October 2021, 09:00 UTC",
+		"IS202110240004 request given up the program 24 October 2021, 01:00 UTC wrong Ada, 24 October 2021, 09:00 UTC",
 	}, tableOf(page, "Replaced explanations"))
 	require.Contains(t, csvOf(t, s.get(200, todayCSV)), []string{"replaced explanation", "4", "4", "1", "IS202110240004",
 		"caller left", "", "2021-10-24T01:00:00Z"})
@@ -125,13 +125,13 @@ func TestPossibleReasons(t *testing.T) {
 	require.Empty(t, tableOf(page, "Explanations"))
 	text := textOf(page)
 	require.Contains(t, text, "IS202110240002 explain "+
-		"possible reason: raised, IS202110240001 – IS202110240002, 24 October 2021, 00:00 UTC "+
-		"possible reason: raised, IS202110240002 – IS202110240003, 24 October 2021, 00:00 UTC")
+		"possible reason: counter moved ahead, IS202110240001 – IS202110240002, 24 October 2021, 00:00 UTC "+
+		"possible reason: counter moved ahead, IS202110240002 – IS202110240003, 24 October 2021, 00:00 UTC")
 	require.Contains(t, text, "IS202110240004 explain "+
-		"possible reason: answer lost: 2 attempts, IS202110240003 – IS202110240005,", "up to the last one that was issued")
-	require.NotContains(t, text, "block skipped")
+		"possible reason: request without an answer, IS202110240003 – IS202110240005,", "up to the last one that was issued")
+	require.NotContains(t, text, "numbers passed over")
 	links := s.periods(page)
-	require.Equal(t, "raised", formOf(s.get(200, "/numbers/"+links[0], "X-User", "Ada")).Get("reason"))
+	require.Equal(t, "counter moved ahead", formOf(s.get(200, "/numbers/"+links[0], "X-User", "Ada")).Get("reason"))
 	lines := csvOf(t, s.get(200, todayCSV))
 	require.Contains(t, lines, []string{"possible reason", "3", "5", "", "", "answer lost: 2 attempts", "",
 		"2021-10-24T00:00:00Z"})

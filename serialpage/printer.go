@@ -14,11 +14,13 @@ type printer struct {
 	period span
 	dated  bool // all numbers print the same date; otherwise, the date of a missing number is unknown
 	hidden bool // the numbers hide their sequences
+	links  *linker
 }
 
 func newPrinter(s *Series, p span) printer {
 	start, end, err := s.Source.scheme().Span(serial.At(p.Start))
-	return printer{s, p, err == nil && start.Equal(p.Start) && end.Equal(p.End), hides(s, p.Start)}
+	return printer{s, p, err == nil && start.Equal(p.Start) && end.Equal(p.End), hides(s, p.Start),
+		&linker{link: s.Link}}
 }
 
 // hides reports whether the numbers of a series hide their sequences, which a scheme does not reveal. If they do,

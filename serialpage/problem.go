@@ -1,6 +1,7 @@
 package serialpage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -14,6 +15,10 @@ type problem struct {
 	cause  error  // for the log; nil if the client is to blame
 	retry  bool   // a repetition may succeed
 	to     *link  // where to repeat it; nil means the same page
+
+	title  string // "" means that of the status
+	number string // that the text is about, and that was looked up; "" if there is none
+	back   []link // to the pages above; nil means the first page
 }
 
 func (p *problem) Error() string { return p.text }
@@ -40,11 +45,15 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.retry {
 		w.Header().Set("Retry-After", "5")
 	}
-	h.write(w, p.status, "problem.html", frame{Title: titles[p.status], Back: []link{home}}, struct {
-		Text string
-		At   time.Time
-		To   *link
-	}{p.text, time.Now(), p.to})
+	f := frame{Title: cmp.Or(p.title, titles[p.status]), Base: h.base(r), Back: p.back, Number: p.number}
+	if f.Back == nil {
+		f.Back = []link{{f.Base + home.Href, home.Text}}
+	}
+	h.write(w, p.status, "problem.html", f, struct {
+		Number, Text string
+		At           time.Time
+		To           *link
+	}{p.number, p.text, time.Now(), p.to})
 }
 
 // titles are the titles of error pages, by status.

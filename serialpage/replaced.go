@@ -22,18 +22,21 @@ type replacement struct {
 type readExplanations struct {
 	series string
 	starts []time.Time // of the period, by all schemes
-	all    []serial.Explanation
-	more   bool // there are more than were recorded
+	asked  int64       // sequence about which all are recorded; 0 if there is none
+
+	certain  []serial.Explanation
+	possible []serial.Explanation
+	more     bool // there are more certain ones than were recorded
+	cut      bool // there are more of either kind
+	askedWhy why
 }
 
-// record yields explanations and records those that may have been replaced.
+// record yields explanations and records them.
 func (r *readExplanations) record(all iter.Seq2[serial.Explanation, error]) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
 		for e, err := range all {
-			if err == nil && e.Series == r.series && slices.ContainsFunc(r.starts, e.Start.Equal) && !e.Possible {
-				if r.more = r.more || len(r.all) == mostCompared; !r.more {
-					r.all = append(r.all, e)
-				}
+			if err == nil && e.Series == r.series && slices.ContainsFunc(r.starts, e.Start.Equal) {
+				r.add(e)
 			}
 			if !yield(e, err) {
 				return
@@ -42,11 +45,38 @@ func (r *readExplanations) record(all iter.Seq2[serial.Explanation, error]) iter
 	}
 }
 
+func (r *readExplanations) add(e serial.Explanation) {
+	list := &r.certain
+	if e.Possible {
+		list = &r.possible
+	}
+	if len(*list) < mostCompared {
+		*list = append(*list, e)
+	} else {
+		r.cut, r.more = true, r.more || !e.Possible
+	}
+	if r.asked != 0 {
+		r.askedWhy.add(e, r.asked)
+	}
+}
+
+// about returns what the explanations say about a sequence.
+func (r *readExplanations) about(seq int64) why {
+	if seq == r.asked {
+		return r.askedWhy
+	}
+	var w why
+	for _, e := range slices.Concat(r.certain, r.possible) {
+		w.add(e, seq)
+	}
+	return w
+}
+
 // replaced returns the explanations that fit a missing number but do not count for it, in the order in which they were
 // read. more reports that there may be others.
 func (r *readExplanations) replaced(report *serial.Report) (list []replacement, more bool) {
 	seen, listed := map[serial.Explanation]bool{}, 0
-	for _, e := range r.all {
+	for _, e := range r.certain {
 		old := plain(e)
 		if seen[old] {
 			continue

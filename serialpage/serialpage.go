@@ -80,6 +80,11 @@ type Series struct {
 	// period differ, start and end in Stored include that period by every scheme, and Explanations is asked for each of
 	// these instants; what is explained for the current one comes before the others.
 	Earlier []*serial.Scheme
+
+	// Link returns the address of the document that has a number: relative to the pages, or absolute with http or
+	// https. For any other, and for "", there is no link. It gets the number as Stored yields it. If it panics, the page
+	// is as without it. If it is nil, there are no links.
+	Link func(number string) string
 }
 
 // Explanations stores why numbers are missing. Explain must change nothing if an equal explanation is already stored.

@@ -1,6 +1,7 @@
 package serialpage
 
 import (
+	"html/template"
 	"slices"
 	"strings"
 	"time"
@@ -27,11 +28,13 @@ type periodView struct {
 	Clean  bool
 	Audit  bool // there is an account
 
+	Fate         *fate // of the number that was looked up; nil if there is none
 	Findings     []finding
 	Explained    []explainedLine
 	ExplainedCut bool // there are more
 	Replaced     []replacedLine
-	ReplacedCut  bool // there may be more
+	ReplacedCut  bool      // there may be more
+	Reasons      []wording // of the reasons above
 
 	Saved     saved // by the form that led here
 	Form      *form // nil if the reader may not explain
@@ -51,6 +54,7 @@ type finding struct {
 // An entry of a list is a number, a range of numbers, or a text that is not a number.
 type entry struct {
 	Text     string
+	Link     template.URL    // address of the document; "" if there is none
 	Explain  string          // address of the form with these numbers; "" if there is none
 	Possible []explainedLine // possible reasons
 	More     int64           // possible reasons that are not listed
@@ -58,9 +62,10 @@ type entry struct {
 
 // An explainedLine is a reason with the numbers that it explains.
 type explainedLine struct {
-	Numbers    string
-	Reason, By string
-	At         time.Time
+	Numbers      string
+	Reason, Help string // Help says what a reason of package serial means
+	By           string
+	At           time.Time
 }
 
 // A replacedLine is an explanation that does not count for some numbers, and the one that counts instead.
@@ -94,13 +99,38 @@ func newPeriodView(numbers printer, a *audit, mayExplain bool) *periodView {
 			replacedLine{numbers.line(strings.Join(texts, ", "), &x.old), numbers.line("", &x.by)})
 	}
 	v.Findings = findings(numbers, a, v, mayExplain)
+	v.Reasons = v.reasons()
 	v.Totals = v.totals()
 	return v
 }
 
+// reasons returns what the reasons of package serial in the lists mean, each once.
+func (v *periodView) reasons() (all []wording) {
+	for _, f := range v.Findings {
+		for _, e := range f.List {
+			all = addHelp(all, e.Possible...)
+		}
+	}
+	all = addHelp(all, v.Explained...)
+	for _, r := range v.Replaced {
+		all = addHelp(all, r.explainedLine, r.New)
+	}
+	return all
+}
+
 // line words an explanation of numbers.
 func (n printer) line(numbers string, e *serial.Explanation) explainedLine {
-	return explainedLine{numbers, e.Reason, e.By, e.At.In(n.period.Start.Location())}
+	w := worded(e)
+	return explainedLine{numbers, w.Words, w.Help, e.By, e.At.In(n.period.Start.Location())}
+}
+
+// possible words a possible reason, with the numbers that it may be about, up to the last one that was issued.
+func (n printer) possible(e *serial.Explanation, r *serial.Report) explainedLine {
+	reach := ""
+	if !n.hidden {
+		reach = n.ranged(serial.Range{First: max(e.First, r.First), Last: min(e.Last, r.Last)})
+	}
+	return n.line(reach, e)
 }
 
 // findings returns the lines of the account.
@@ -119,15 +149,21 @@ func findings(numbers printer, a *audit, v *periodView, mayExplain bool) []findi
 	}
 	return []finding{issued, {What: "Stored", Count: r.Count}, {What: "Missing", Count: r.MissingCount},
 		{What: "explained", Count: r.ExplainedCount, Class: "part"}, unexplained(numbers, r, mayExplain),
-		wrong("Stored more than once", r.DuplicateCount, entries(r.Duplicates)),
-		wrong("Stored, but never issued", r.BeyondCount, entries(r.Beyond)),
-		wrong("Stored, but reported as never received", r.ContradictedCount, entries(r.Contradicted)),
+		wrong("Stored more than once", r.DuplicateCount, numbers.entries(r.Duplicates, a.uses.stored)),
+		wrong("Stored, but never issued", r.BeyondCount, numbers.entries(r.Beyond, a.uses.stored)),
+		wrong("Stored, but reported as never received", r.ContradictedCount,
+			numbers.entries(r.Contradicted, a.uses.anyStored)),
 		wrong("Stored, but not one of our numbers", r.ForeignCount, foreign)}
 }
 
-func entries(numbers []serial.Number) (all []entry) {
-	for _, n := range numbers {
-		all = append(all, entry{Text: numberText(n)})
+// entries lists numbers that are stored. stored returns the text with which one is stored.
+func (n printer) entries(numbers []serial.Number, stored func(serial.Number) (text string, known bool)) (all []entry) {
+	for _, number := range numbers {
+		e := entry{Text: numberText(number)}
+		if text, known := stored(number); known {
+			e = entry{Text: text, Link: n.links.address(text)}
+		}
+		all = append(all, e)
 	}
 	return all
 }
@@ -141,11 +177,7 @@ func unexplained(numbers printer, r *serial.Report, mayExplain bool) finding {
 		listedReasons := touching[:min(len(touching), mostPossible)]
 		entry := entry{Text: numbers.ranged(g), More: int64(len(touching) - len(listedReasons))}
 		for i := range listedReasons {
-			e, reach := &listedReasons[i], ""
-			if !numbers.hidden {
-				reach = numbers.ranged(serial.Range{First: max(e.First, r.First), Last: min(e.Last, r.Last)})
-			}
-			entry.Possible = append(entry.Possible, numbers.line(reach, e))
+			entry.Possible = append(entry.Possible, numbers.possible(&listedReasons[i], r))
 		}
 		if mayExplain {
 			entry.Explain = numbers.formAddress(g, commonReason(r, touching))
@@ -166,13 +198,23 @@ func possibleIn(r *serial.Report, g serial.Range) (touching []serial.Explanation
 	return touching
 }
 
-// commonReason returns the reason that all possible explanations of a range share, or "" if they differ.
+// commonReason returns the reason in words that all possible explanations of a range share, or "" if they differ.
 func commonReason(r *serial.Report, touching []serial.Explanation) string {
-	if len(touching) == 0 || int64(len(r.Possible)) < r.PossibleCount || // those not listed may touch it, too
-		slices.ContainsFunc(touching, func(e serial.Explanation) bool { return e.Reason != touching[0].Reason }) {
+	if int64(len(r.Possible)) < r.PossibleCount { // those not listed may touch it, too
 		return ""
 	}
-	return touching[0].Reason
+	return commonOf(touching)
+}
+
+func commonOf(all []serial.Explanation) string {
+	if len(all) == 0 {
+		return ""
+	}
+	first := worded(&all[0])
+	if slices.ContainsFunc(all, func(e serial.Explanation) bool { return worded(&e) != first }) {
+		return ""
+	}
+	return first.Words
 }
 
 // totals says what the account counts, for the signature.

@@ -136,6 +136,9 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 			return bad("%w", err)
 		}
 	}
+	if wrongSeq == nil && wrongDate != nil {
+		wrongDate = dateError{wrongDate, strings.Clone(n.Type)}
+	}
 	if err = cmp.Or(wrongSeq, wrongDate); err != nil {
 		return bad("%w", err)
 	}
@@ -147,6 +150,16 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 	}
 	return n, nil
 }
+
+// A dateError says why the date of a number cannot be, although everything else fits. Module serialpage finds it by its
+// method.
+type dateError struct {
+	error
+	typ string
+}
+
+// ImpossibleDate returns the type of the number.
+func (e dateError) ImpossibleDate() (typ string) { return e.typ }
 
 // widths are the widths of a number's fields by their kinds, in bytes.
 type widths [fieldKinds]int

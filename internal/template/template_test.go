@@ -596,6 +596,23 @@ func TestDatesThatCannotBeRead(t *testing.T) {
 	require.True(t, n == back)
 }
 
+// An error says whether only the date cannot be, and with which type.
+func TestImpossibleDate(t *testing.T) {
+	s := newScheme(t, per(calendar.Day), withText("{type}-{date:yyyyMMdd}-{seq}"))
+	for text, typ := range map[string]string{
+		"IS-20211324-0001": "IS", "IS-19600101-0001": "IS", "P-O-20210230-0001": "P-O", "IS-20211324-0000": "",
+		"IS-2021x324-0001": "", "20211324-0001": "", "IS_20211324-0001": "", "IS-20211324-1": "",
+	} {
+		_, err := s.Parse(text)
+		require.Error(t, err, text)
+		var date interface{ ImpossibleDate() (typ string) }
+		require.Equal(t, typ != "", errors.As(err, &date), "%s: %v", text, err)
+		if typ != "" {
+			require.Equal(t, typ, date.ImpossibleDate())
+		}
+	}
+}
+
 // Two templates that could print different sequences as the same number have different marks.
 func TestPrintMarks(t *testing.T) {
 	mark := func(unit calendar.Unit, pattern string, opts ...setting) string {

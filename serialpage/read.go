@@ -1,0 +1,89 @@
+package serialpage
+
+import (
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/dailyserial/serial"
+)
+
+// blanks pad stored numbers, as in CHAR columns. An audit ignores them.
+const blanks = " \t\u00a0"
+
+// A reading is how the schemes of a series read a text.
+type reading struct {
+	period span  // zero if the series cannot read the text
+	seq    int64 // in the period
+
+	other      bool // it is a number of another series or period
+	mistyped   bool // a check digit is wrong
+	impossible bool // its date cannot be
+}
+
+// read reads a text as a number of the series, and of the period with a label unless label is "".
+func (s *Series) read(text, label string) (r reading) {
+	name, current := s.series(), s.Source.scheme()
+	for i, scheme := range s.schemes() {
+		n, err := scheme.Parse(text)
+		if err != nil {
+			r.mistyped = r.mistyped || errors.Is(err, serial.ErrCheckDigit)
+			var date interface{ ImpossibleDate() (typ string) } // in errors of package serial
+			r.impossible = r.impossible || errors.As(err, &date) && s.has(date.ImpossibleDate(), name)
+			continue
+		}
+		p, ok := spanAt(scheme, n.Start)
+		if !s.has(n.Type, name) || label != "" && p.label != label {
+			r.other = true
+			continue
+		}
+		if i > 0 && ok { // the page shows the period as the current scheme has it
+			if start, _, found := labelled(current, p); found {
+				p = spanOf(s, start)
+			} else {
+				ok, r.impossible = false, true
+			}
+		}
+		if ok {
+			r.period, r.seq = p, n.Seq
+			return r
+		}
+	}
+	return r
+}
+
+// series returns the name of the series.
+func (s *Series) series() string {
+	name, _ := s.Source.scheme().Series(s.Type) // allSeries has refused an invalid type
+	return name
+}
+
+// has reports whether numbers of a type belong to the series, which has that name.
+func (s *Series) has(typ, name string) bool {
+	if typ == s.Type {
+		return true
+	}
+	series, err := s.Source.scheme().Series(typ)
+	return err == nil && series == name
+}
+
+// parseStored parses a stored number as an audit does: without the blanks around it, unless the template prints them.
+func parseStored(scheme *serial.Scheme, text string) (serial.Number, error) {
+	trimmed := trim(text)
+	n, err := scheme.Parse(trimmed)
+	if err != nil && trimmed != text {
+		if padded, err := scheme.Parse(text); err == nil {
+			return padded, nil
+		}
+	}
+	return n, err
+}
+
+// trim returns a text without the blanks around it. Most texts have none, which is found out at once.
+func trim(text string) string {
+	printed := func(c byte) bool { return c > ' ' && c < utf8.RuneSelf }
+	if n := len(text); n > 0 && printed(text[0]) && printed(text[n-1]) {
+		return text
+	}
+	return strings.Trim(text, blanks)
+}
