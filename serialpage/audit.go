@@ -26,7 +26,7 @@ type audit struct {
 	cut    map[string]bool // foreign texts that the report has cut
 
 	replaced    []replacement
-	replacedCut bool // there may be more
+	replacedCut bool // there may be others
 
 	uses *uses             // what is stored
 	read *readExplanations // what the explanations say

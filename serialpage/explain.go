@@ -22,6 +22,13 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := h.explainAs(w, r, numbers, user); err != nil {
+		return numbers.series.inZone(err)
+	}
+	return nil
+}
+
+func (h *handler) explainAs(w http.ResponseWriter, r *http.Request, numbers printer, user string) error {
 	s, p, in := numbers.series, numbers.period, newForm(numbers, r.PostForm)
 	at, err := in.readTime(numbers, r.PostForm.Get("at"))
 	if err != nil {

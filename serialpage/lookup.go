@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // A match is a series that can read a number.
@@ -35,13 +36,13 @@ func (h *handler) lookUp(w http.ResponseWriter, r *http.Request) error {
 		}
 		mistyped, impossible = mistyped || read.mistyped, impossible || read.impossible
 	}
-	switch n := len(matches); {
-	case n == 1:
+	switch zone, _ := commonZone(all); len(matches) {
+	case 1:
 		w.Header().Set("Location", matches[0].Href)
 		w.WriteHeader(http.StatusSeeOther)
 		return nil
-	case n == 0:
-		return unreadable(text, mistyped, impossible)
+	case 0:
+		return unreadable(text, mistyped, impossible, zone)
 	}
 	if r.Method == http.MethodHead {
 		return writeHead(w)
@@ -67,8 +68,8 @@ func (s *Series) readTyped(typed, label string) (text string, r reading) {
 }
 
 // unreadable says why no series can read a number.
-func unreadable(text string, mistyped, impossible bool) error {
-	p := &problem{status: http.StatusNotFound, title: "Number not found", number: text,
+func unreadable(text string, mistyped, impossible bool, zone *time.Location) error {
+	p := &problem{status: http.StatusNotFound, title: "Number not found", number: text, zone: zone,
 		text: "is not a number of these series. Enter it whole, as it is printed."}
 	switch {
 	case mistyped:

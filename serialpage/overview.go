@@ -25,6 +25,7 @@ type overviewRow struct {
 	Failed           bool // the series could not be read
 	Lost             bool // its counter was lost
 	Period           span
+	Zone             string // "" if all series have the same
 	Last             string // number, or its sequence; "" if none was issued
 	Issued           int64
 	Full             string // share of the period's numbers that was issued; "" if the period never fills up
@@ -100,29 +101,34 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
 	if i := slices.IndexFunc(failed, func(err error) bool { return err != nil }); i >= 0 { // one error is enough
 		h.Logger.ErrorContext(r.Context(), "serialpage: a series could not be read", "series", shown[i].Key, "err", failed[i])
 	}
+	zone, same := commonZone(shown)
+	if !same {
+		for i := range rows {
+			rows[i].Zone = zoneName(shown[i].zone())
+		}
+	}
 	h.write(w, http.StatusOK, "overview.html", frame{Title: home.Text}, struct {
 		Rows    []overviewRow
 		Count   int64
 		Cut     bool
 		Periods int
+		Zone    string
 		At      time.Time
-	}{rows, int64(len(all)), len(all) > len(shown), overviewLength, time.Now().In(commonZone(shown))})
+	}{rows, int64(len(all)), len(all) > len(shown), overviewLength, zoneName(zone), time.Now().In(zone)})
 	return nil
 }
 
-// commonZone is the time zone of all series, or UTC if they differ.
-func commonZone(all []Series) *time.Location {
-	var common *time.Location
+// commonZone returns the time zone of all series, or UTC if they differ.
+func commonZone(all []Series) (zone *time.Location, same bool) {
 	for _, s := range all {
-		p, _ := spanAt(s.Source.scheme(), time.Now())
-		switch zone := p.Start.Location(); {
-		case common == nil:
-			common = zone
-		case common.String() != zone.String():
-			return time.UTC
+		switch z := s.zone(); {
+		case zone == nil:
+			zone = z
+		case zone.String() != z.String():
+			return time.UTC, false
 		}
 	}
-	return cmp.Or(common, time.UTC)
+	return cmp.Or(zone, time.UTC), true
 }
 
 // overviewRow returns the row of a series before the request ends, whatever the Source does.

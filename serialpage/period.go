@@ -7,11 +7,18 @@ import (
 
 // period is the page of a period, or its account as CSV or JSON.
 func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
-	query := r.URL.Query()
-	s, p, err := h.findPeriod(r.Context(), query)
+	s, p, err := h.findPeriod(r.Context(), r.URL.Query())
 	if err != nil {
 		return err
 	}
+	if err := h.periodOf(w, r, s, p); err != nil {
+		return s.inZone(err)
+	}
+	return nil
+}
+
+func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p span) error {
+	query := r.URL.Query()
 	_, format, _ := strings.Cut(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/'):], ".")
 	w.Header().Set("Content-Type", contentTypes[format])
 	if r.Method == http.MethodHead {

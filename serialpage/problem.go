@@ -16,9 +16,10 @@ type problem struct {
 	retry  bool   // a repetition may succeed
 	to     *link  // where to repeat it; nil means the same page
 
-	title  string // "" means that of the status
-	number string // that the text is about, and that was looked up; "" if there is none
-	back   []link // to the pages above; nil means the first page
+	title  string         // "" means that of the status
+	number string         // that the text is about, and that was looked up; "" if there is none
+	back   []link         // to the pages above; nil means the first page
+	zone   *time.Location // in which the time is shown; nil means the server's
 }
 
 func (p *problem) Error() string { return p.text }
@@ -33,6 +34,17 @@ func forbidden(text string) error { return &problem{status: http.StatusForbidden
 func unavailable(cause error) error {
 	return &problem{status: http.StatusServiceUnavailable, text: "This page is not available right now.", cause: cause,
 		retry: true}
+}
+
+// inZone adds the time zone of the series to an error, for its page.
+func (s *Series) inZone(err error) error {
+	p := &problem{}
+	if !errors.As(err, &p) {
+		p = unavailable(err).(*problem)
+	}
+	about := *p
+	about.zone = s.zone()
+	return &about
 }
 
 // fail answers with an error page.
@@ -53,7 +65,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 		Number, Text string
 		At           time.Time
 		To           *link
-	}{p.number, p.text, time.Now(), p.to})
+	}{p.number, p.text, time.Now().In(cmp.Or(p.zone, time.Local)), p.to})
 }
 
 // titles are the titles of error pages, by status.

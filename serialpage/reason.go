@@ -11,7 +11,8 @@ import (
 type wording struct{ constant, Words, Help string }
 
 var wordings = []wording{
-	{serial.CallerLeft, "request given up", "The program stopped waiting before the number arrived, so nobody received it."},
+	{serial.CallerLeft, "request given up",
+		"The program stopped waiting before the number arrived, so nobody received it."},
 	{serial.NotReplicated, "not confirmed in time",
 		"No second server confirmed the number in time, so the program did not use it."},
 	{serial.BlockBurned, "set aside and never used",

@@ -104,7 +104,15 @@ func (r *readExplanations) replaced(report *serial.Report) (list []replacement, 
 		}
 		list = append(list, found...)
 	}
-	return list, r.more
+	return list, r.more || listedIn(report.Explained) < report.ExplainedCount
+}
+
+// listedIn returns how many numbers a list of explained ranges has.
+func listedIn(list []serial.Explained) (n int64) {
+	for _, e := range list {
+		n += size(e.Range)
+	}
+	return n
 }
 
 // plain returns an explanation without its series and period, in a form that == compares correctly.

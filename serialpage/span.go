@@ -12,12 +12,13 @@ type span struct {
 	label      string
 	Name       string
 	Start, End time.Time
+	scheme     *serial.Scheme
 }
 
 // spanAt returns the period that contains an instant.
 func spanAt(scheme *serial.Scheme, at time.Time) (p span, ok bool) {
 	label, start, end := scheme.Period(serial.At(at))
-	return span{label, scheme.PeriodName(serial.At(at)), start, end}, label != ""
+	return span{label, scheme.PeriodName(serial.At(at)), start, end, scheme}, label != ""
 }
 
 // spanOf returns the period that begins at start.
@@ -28,29 +29,43 @@ func spanOf(s *Series, start time.Time) span {
 	return span{Start: start, End: start} // the period of 1 January 1970 may begin before any date
 }
 
-// Days are the first and the last business day of a period whose name does not show them, such as a week.
+// Days are the first and the last business day of a period of more than one. The name of a day or an hour shows its
+// own.
 func (p span) Days() string {
-	if !strings.HasPrefix(p.Name, "week ") && !strings.HasPrefix(p.Name, "quarter ") &&
-		!strings.HasPrefix(p.Name, "half-year ") && !strings.HasPrefix(p.Name, "business year ") {
+	if p.scheme == nil || !p.Ends() {
 		return ""
 	}
-	// The last business day is the date before the one on which the next period begins.
-	last := p.End.Add(-time.Second)
-	if !beginsDate(p.End) {
-		last = time.Date(p.End.Year(), p.End.Month(), p.End.Day()-1, 0, 0, 0, 0, time.UTC)
+	first, last := p.day(p.Start), p.day(p.End.Add(-time.Second))
+	if first == last {
+		return ""
 	}
-	return p.Start.Format("2 January 2006") + " to " + last.Format("2 January 2006")
+	return first + " to " + last
 }
 
-// beginsDate reports whether t is the first instant of its date, as it is for periods without a day start.
-func beginsDate(t time.Time) bool { return t.Add(-time.Second).Day() != t.Day() }
+// day is the business day of an instant, for people.
+func (p span) day(at time.Time) string {
+	return dayText(p.scheme.BusinessDate(serial.At(at)))
+}
+
+func dayText(day serial.When) string {
+	date, _ := time.Parse(time.DateOnly, day.String())
+	return date.Format("2 January 2006")
+}
 
 // Ends reports whether the period has an end.
 func (p span) Ends() bool { return p.label != "all" }
 
-// Zone names the time zone in which the period begins.
-func (p span) Zone() string {
-	zone, now := p.Start.Location(), time.Now().In(p.Start.Location())
+// Zone names the time zone of the period.
+func (p span) Zone() string { return zoneName(p.Start.Location()) }
+
+// zone is the time zone of the series.
+func (s *Series) zone() *time.Location {
+	p, _ := spanAt(s.Source.scheme(), time.Now())
+	return p.Start.Location()
+}
+
+func zoneName(zone *time.Location) string {
+	now := time.Now().In(zone)
 	switch zone.String() {
 	case "":
 		return now.Format("UTC-07:00")

@@ -98,12 +98,45 @@ func TestZones(t *testing.T) {
 		require.Contains(t, text, want)
 	}
 	s.series = []Series{{Key: "1", Type: "IS", Source: in(tokyo)}, {Key: "2", Type: "IS", Source: in(tokyo)}}
-	require.Regexp(t, `2 series, as of .* JST `, textOf(s.get(200, "/numbers/")))
-	s.series[1].Source = in(time.FixedZone("west", -3600))
-	require.Regexp(t, `2 series, as of .* UTC `, textOf(s.get(200, "/numbers/")))
+	require.Regexp(t, `2 series, as of .* JST \(Asia/Tokyo\) `, textOf(s.get(200, "/numbers/")))
+	s.series[1].Source = in(time.FixedZone("", -3600))
+	overview := s.get(200, "/numbers/")
+	require.Regexp(t, `2 series, as of .* UTC `, textOf(overview))
+	require.Contains(t, overview, `<span class="quiet block">Asia/Tokyo</span>`)
+	require.Contains(t, overview, `<span class="quiet block">UTC-01:00</span>`)
 }
 
-// A page shows the business days of a period if its name does not.
+// Each page of a series shows times in its zone, which it names, also if the page says why there is no account.
+func TestZoneOnEveryPage(t *testing.T) {
+	kathmandu, err := time.LoadLocation("Asia/Kathmandu")
+	require.NoError(t, err)
+	s := open(t, nil)
+	s.series[0].Earlier = []*serial.Scheme{s.series[0].Source.scheme()}
+	for name, opts := range map[string][]serial.Option{
+		"day": nil, "never": {serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}")},
+	} {
+		scheme, err := serial.NewScheme(append(opts, serial.WithLocation(kathmandu))...)
+		require.NoError(t, err)
+		s.series[0].Source, s.series[0].Earlier = fixed{scheme, 3, time.Now()}, nil
+		e := s.explanation(2, 2, "torn", "Ada", time.Date(2021, 10, 24, 20, 0, 0, 0, time.UTC))
+		_, e.Start, _ = scheme.Period(serial.At(time.Now()))
+		s.register.all = []serial.Explanation{e}
+		s.handler().audits.forget(periodKey{"IS", e.Start.Unix()})
+		period := "/numbers/" + address("period", "IS", e.Start)
+		text := textOf(strings.ReplaceAll(s.get(200, period), "<", " <"))
+		require.Contains(t, text, "Time zone: Asia/Kathmandu.", name)
+		require.Contains(t, text, "Ada 25 October 2021, 01:45 +0545", name)
+		require.Regexp(t, `Checked .* \+0545\.`, text, name)
+		require.Regexp(t, `As of .* \+0545 `, textOf(s.get(200, "/numbers/series?key=IS")), name)
+		require.Regexp(t, `as of .* \+0545 \(Asia/Kathmandu\)`, textOf(s.get(200, "/numbers/")), name)
+		require.Regexp(t, `\+0545$`, textOf(s.get(404, "/numbers/find?number=x")), name)
+		s.register.all[0].Reason = "\x00" // fails
+		s.handler().audits.forget(periodKey{"IS", e.Start.Unix()})
+		require.Regexp(t, `\+0545$`, textOf(s.get(503, period)), name)
+	}
+}
+
+// A page shows the first and the last business day of a period of more than one.
 func TestDaysOfPeriods(t *testing.T) {
 	in := func(p serial.Period, date string, more ...serial.Option) []serial.Option {
 		return append(more, serial.WithPeriod(p), serial.WithTemplate("{type}"+date+"{seq:4}"))
@@ -117,17 +150,19 @@ func TestDaysOfPeriods(t *testing.T) {
 	}{
 		{"week 47 of 2021: 22 November 2021 to 28 November 2021", "UTC", "2021-11-24",
 			in(serial.PerWeek, "{date:GGGGWW}", night)},
-		{"November 2021: ", "UTC", "2021-11-24", in(serial.PerMonth, "{date:yyyyMM}", night)},
+		{"November 2021: 1 November 2021 to 30 November 2021", "UTC", "2021-11-24",
+			in(serial.PerMonth, "{date:yyyyMM}", night)},
 		{"quarter 4 of 2021: 1 October 2021 to 31 December 2021", "UTC", "2021-11-24",
 			in(serial.PerQuarter, "{date:yyyyQ}", night)},
 		{"half-year 2 of 2021: 1 July 2021 to 31 December 2021", "UTC", "2021-11-24",
 			in(serial.PerHalfYear, "{date:yyyyS}", night)},
-		{"2021: ", "UTC", "2021-11-24", in(serial.PerYear, "{date:yyyy}", night)},
+		{"2021: 1 January 2021 to 31 December 2021", "UTC", "2021-11-24", in(serial.PerYear, "{date:yyyy}", night)},
 		{"business year 2021: 6 April 2021 to 5 April 2022", "UTC", "2021-11-24", in(serial.PerYear, "{date:FFFF}",
 			serial.WithYearStart(time.April, 6), night)},
 		{"10 September 2022: ", "America/Santiago", "2022-09-10", nil},
 		{"11 September 2022: ", "America/Santiago", "2022-09-11", nil},
-		{"October 2023: ", "America/Asuncion", "2023-10-24", in(serial.PerMonth, "{date:yyyyMM}")},
+		{"October 2023: 1 October 2023 to 31 October 2023", "America/Asuncion", "2023-10-24",
+			in(serial.PerMonth, "{date:yyyyMM}")},
 		{"quarter 3 of 2023: 1 July 2023 to 30 September 2023", "America/Asuncion", "2023-08-24",
 			in(serial.PerQuarter, "{date:yyyyQ}")},
 		{"quarter 4 of 2023: 1 October 2023 to 31 December 2023", "America/Asuncion", "2023-11-24",

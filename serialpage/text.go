@@ -2,6 +2,7 @@ package serialpage
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dailyserial/serial"
@@ -32,6 +33,29 @@ func shortly(t time.Time) string {
 		return instant(t)
 	}
 	return t.Format("2 Jan, 15:04 MST")
+}
+
+// reachText says how far the numbers of a series go: how many a period can have, and the last day for which any are
+// issued.
+func reachText(s *Series) string {
+	var all []string
+	scheme := s.Source.scheme()
+	first, last := scheme.Limits()
+	if size := last - first + 1; size < endless {
+		text := "Up to " + plural(size, "number", "numbers")
+		if p, _ := spanAt(scheme, time.Now()); p.Ends() {
+			text += " in each period"
+		}
+		all = append(all, text+".")
+	}
+	if day, ok := scheme.Until(); ok {
+		text := "Numbers are issued until "
+		if scheme.BusinessDate(serial.At(time.Now())).String() > day.String() {
+			text = "Numbers were issued until "
+		}
+		all = append(all, text+dayText(day)+".")
+	}
+	return strings.Join(all, " ")
 }
 
 // numberText prints a number, or its sequence if its date is not known. It is "" if none was issued.

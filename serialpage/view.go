@@ -18,6 +18,7 @@ const (
 type periodView struct {
 	Series *Series
 	Period span
+	Reach  string // how far the numbers of the series go
 	Issued int64
 	Range  string // numbers issued; "" if there are none, or if the first and the last say nothing
 	Totals string // for the signature
@@ -34,7 +35,7 @@ type periodView struct {
 	ExplainedCut bool // there are more
 	Replaced     []replacedLine
 	ReplacedCut  bool      // there may be more
-	Reasons      []wording // of the reasons above
+	Reasons      []wording // what reasons of package serial in the lists mean
 
 	Saved     saved // by the form that led here
 	Form      *form // nil if the reader may not explain
@@ -77,19 +78,17 @@ type replacedLine struct {
 // newPeriodView words an account for people. mayExplain reports whether the reader may explain numbers.
 func newPeriodView(numbers printer, a *audit, mayExplain bool) *periodView {
 	s, p, r := numbers.series, numbers.period, &a.Report
-	v := &periodView{Series: s, Period: p, At: a.at.In(p.Start.Location()), Clean: r.Clean(),
+	v := &periodView{Series: s, Period: p, Reach: reachText(s), At: a.at.In(p.Start.Location()), Clean: r.Clean(),
 		Ahead: a.at.Before(p.Start), Open: a.at.Before(p.End), Audit: s.Stored != nil,
 		Issued: max(0, r.Last-r.First+1), ReplacedCut: a.replacedCut,
 		CSV: address("period.csv", s.Key, p.Start), JSON: address("period.json", s.Key, p.Start)}
 	if v.Issued > 0 && !numbers.hidden {
 		v.Range = numbers.ranged(serial.Range{First: r.First, Last: r.Last})
 	}
-	var explained int64
 	for _, e := range r.Explained {
 		v.Explained = append(v.Explained, numbers.line(numbers.ranged(e.Range), &e.Explanation))
-		explained += size(e.Range)
 	}
-	v.ExplainedCut = explained < r.ExplainedCount
+	v.ExplainedCut = listedIn(r.Explained) < r.ExplainedCount
 	for _, x := range a.replaced {
 		var texts []string
 		for _, g := range x.ranges {

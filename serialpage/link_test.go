@@ -1,0 +1,114 @@
+package serialpage
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// Numbers of documents link to these, by the text that is stored: in the answer to a look-up, and in the lists of what
+// is wrong. A missing number has no link.
+func TestDocumentLinks(t *testing.T) {
+	s := open(t, func(s *site) {
+		s.stored = []string{"IS202110240001", "IS202110240003 ", "IS/20211024/3", "IS/20211024/5", " IS202110240009"}
+		s.series[0].Earlier = []*serial.Scheme{schemeOf(t, "{type}/{date:yyyyMMdd}/{seq:1}", "UTC")}
+		s.series[0].Link = func(number string) string { return "../doc?n=<" + number + ">&at=12:00" }
+		e := s.explanation(5, 5, serial.CallerLeft, "", s.start)
+		e.Unused = true
+		s.register.all = []serial.Explanation{e, s.explanation(2, 2, "torn", "Ada", s.start)}
+	})
+	links := func(page string) (all [][2]string) {
+		for _, m := range regexp.MustCompile(`<a href="\.\./doc\?n=%3c([^"]*)%3e&amp;at=12:00">(.*?)</a>`).
+			FindAllStringSubmatch(page, -1) {
+			all = append(all, [2]string{m[1], textOf(m[2])})
+		}
+		return all
+	}
+	page := s.get(200, today, "X-User", "Ada")
+	require.Equal(t, [][2]string{{"IS/20211024/3", "IS/20211024/3"}, {"%20IS202110240009", "IS202110240009"},
+		{"IS/20211024/5", "IS/20211024/5"}}, links(page))
+	for number, address := range map[string]string{
+		"IS202110240001": "IS202110240001", "IS202110240003": "IS202110240003%20", "IS202110240005": "IS/20211024/5",
+		"IS202110240009": "%20IS202110240009",
+	} {
+		answer := strings.SplitN(s.find(200, number), "</section>", 2)[0]
+		require.Equal(t, [][2]string{{address, "Open the document"}}, links(answer))
+	}
+	for _, missing := range []string{"IS202110240002", "IS202110240004", "IS202110240006"} {
+		require.NotContains(t, strings.SplitN(s.find(200, missing), "</section>", 2)[0], "doc?n=")
+	}
+	require.EqualValues(t, 1, s.read.Load())
+	require.NotContains(t, s.get(200, todayJSON), "doc?n=")
+}
+
+// Only relative addresses, and those with http or https, are links.
+func TestDocumentAddresses(t *testing.T) {
+	for address, want := range map[string]string{
+		"": "", "javascript:alert(1)": "", "JavaScript:alert(1)": "", " javascript:alert(1)": "", "java\nscript:alert(1)": "",
+		"mailto:a@example.com": "", "data:text/html,x": "", "ftp://example.com": "", "1:2": "",
+		"/orders/1": "/orders/1", "../orders/1?at=12:00#a:b": "../orders/1?at=12:00#a:b", "?a=b:c": "?a=b:c",
+		"https://example.com/1": "https://example.com/1", "HTTP://example.com/1": "HTTP://example.com/1",
+		`/"><script>`: "/%22%3e%3cscript%3e",
+	} {
+		s := open(t, func(s *site) { s.series[0].Link = func(string) string { return address } })
+		page := s.find(200, "IS202110240001")
+		require.NotContains(t, page, "ZgotmplZ")
+		require.NotContains(t, page, "<script")
+		if want == "" {
+			require.NotContains(t, page, "Open the document", address)
+		} else {
+			require.Contains(t, page, `<a href="`+want+`">Open the document</a>`, address)
+		}
+	}
+}
+
+// If Link panics, even for one number, the page is as without it.
+func TestDocumentLinkPanics(t *testing.T) {
+	s := open(t, func(s *site) { s.stored = append(s.stored, "IS202110240003", "IS202110240009") })
+	want := s.find(200, "IS202110240001", "X-User", "Ada")
+	s.series[0].Link = func(number string) string {
+		if number == "IS202110240009" {
+			panic("at the application")
+		}
+		return "/doc"
+	}
+	sameForm := regexp.MustCompile(`name="at" value="[^"]*"`)
+	got := s.find(200, "IS202110240001", "X-User", "Ada")
+	require.Equal(t, sameForm.ReplaceAllString(want, ""), sameForm.ReplaceAllString(got, ""))
+	require.Equal(t, 1, strings.Count(s.log.String(), "at the application"))
+}
+
+// A number of which only one of a period's many types is stored has a link by that text, also if an audit has no room
+// for all texts.
+func TestDocumentLinkUnknown(t *testing.T) {
+	s := open(t, func(s *site) {
+		s.series[0].Source = fixed{schemeOf(t, "{type}{date:yyyyMMdd}-{seq:6}", "UTC", serial.WithPeriod(serial.PerYear)), 20_000,
+			s.start}
+		s.series[0].Link = func(number string) string { return "/doc/" + number }
+		s.series[0].Stored = func(context.Context, time.Time, time.Time) iter.Seq2[string, error] {
+			return func(yield func(string, error) bool) {
+				s.read.Add(1)
+				for seq := int64(1); seq <= 20_000; seq++ {
+					n, err := s.series[0].Source.scheme().Number("IS", serial.On(2021, time.March, int(seq%28)+1), seq)
+					if !yield(n.String(), err) {
+						return
+					}
+				}
+			}
+		}
+	})
+	page := s.find(http.StatusOK, "IS20210105-020000")
+	require.Equal(t, "IS20210105-020000 was issued and is stored as IS20210309-020000. Open the document", fateOf(t, page))
+	require.Contains(t, page, `<a href="/doc/IS20210309-020000">`)
+	require.EqualValues(t, 1, s.read.Load())
+	require.Contains(t, s.find(http.StatusOK, "IS20210105-019999"), `<a href="/doc/IS20210308-019999">`)
+	require.EqualValues(t, 2, s.read.Load(), "another audit was needed")
+}

@@ -1,0 +1,196 @@
+package serialpage
+
+import (
+	"context"
+	"fmt"
+	"html"
+	"iter"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// days is a Source with three numbers on each of so many days, the last of which has the time when.
+type days struct {
+	fixed
+	count int
+}
+
+func (d days) history(_ context.Context, typ string, most int) (all []serial.Number, err error) {
+	for day := range min(most, d.count) {
+		n, err := d.of.Number(typ, serial.At(d.when.AddDate(0, 0, -day)), 3)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+func (d days) last(ctx context.Context, typ string) (serial.Number, error) {
+	all, err := d.history(ctx, typ, 1)
+	return all[0], err
+}
+
+// listed returns the days that a page of a series lists, and the addresses of the next pages.
+func listed(page string) (days []string, newer, older string) {
+	for _, m := range regexp.MustCompile(`scope="row"><a href="[^"]*">([^<]*)</a>`).FindAllStringSubmatch(page, -1) {
+		days = append(days, m[1])
+	}
+	for rel, to := range map[string]*string{"prev": &newer, "next": &older} {
+		if m := regexp.MustCompile(`<a href="([^"]*)" rel="` + rel + `"`).FindStringSubmatch(page); m != nil {
+			*to = "/numbers/" + html.UnescapeString(m[1])
+		}
+	}
+	return days, newer, older
+}
+
+func newest(n int, end time.Time) (days []string) {
+	for i := range n {
+		days = append(days, end.AddDate(0, 0, -i).Format("2 January 2006"))
+	}
+	return days
+}
+
+// daysSite serves a series with numbers on so many days, the last of which is 1 November 2021.
+func daysSite(t *testing.T, count int) (*site, *days) {
+	t.Helper()
+	d := &days{fixed{schemeOf(t, "{type}{date:yyyyMMdd}{seq:4}", "UTC"), 3, time.Date(2021, 11, 1, 9, 0, 0, 0, time.UTC)}, count}
+	return open(t, func(s *site) { s.series[0].Source = d }), d
+}
+
+// A page shows fifty periods. Its links name periods, so none is repeated or left out when another begins.
+func TestPagesOfPeriods(t *testing.T) {
+	s, d := daysSite(t, 1203)
+	end := d.when
+	const first = "/numbers/series?key=IS"
+	var all []string
+	last, pages := "", 0
+	for at := first; at != ""; pages++ {
+		last = at
+		shown, _, older := listed(s.get(200, at))
+		require.LessOrEqual(t, len(shown), 50)
+		all, at = append(all, shown...), older
+		d.when, d.count = d.when.AddDate(0, 0, 1), d.count+1 // another one begins
+	}
+	require.Equal(t, newest(1203, end), all)
+	require.Equal(t, 25, pages)
+
+	all, pages = nil, 0
+	for at := last; at != ""; pages++ {
+		shown, newer, _ := listed(s.get(200, at))
+		all, at = append(slices.Clone(shown), all...), newer
+	}
+	require.Equal(t, newest(d.count, d.when), all, "all of them on the way back, and the new ones")
+	require.Equal(t, 26, pages)
+
+	shown, newer, older := listed(s.get(200, first+"&before=2021-10-24T12:00:00Z"))
+	require.Equal(t, "24 October 2021", shown[0], "any time will do")
+	require.NotEmpty(t, newer)
+	require.NotEmpty(t, older)
+	page := s.get(200, first+"&before=1990-10-24T00:00:00Z")
+	shown, newer, older = listed(page)
+	require.Equal(t, []string{"", first, ""}, []string{strings.Join(shown, ""), newer, older})
+	require.Contains(t, page, "There are no periods here.")
+	for _, wrong := range []string{"&before=x", "&after=2021"} {
+		s.get(400, first+wrong)
+	}
+
+	d.count = 50
+	_, newer, older = listed(s.get(200, first))
+	require.Empty(t, newer+older)
+}
+
+// A page shows all periods, or those with discrepancies and those that were not checked. The last audit counts.
+func TestPeriodsToLookAt(t *testing.T) {
+	s, d := daysSite(t, 130)
+	clean := map[string]bool{}
+	s.stored = nil
+	for day := range 120 {
+		at := d.when.AddDate(0, 0, -day)
+		for seq := int64(1); seq <= 3; seq++ {
+			if n := numberOf(t, d.of, at, seq); day%10 > 0 || seq > 1 {
+				s.stored = append(s.stored, n)
+			}
+		}
+		clean[at.Format("2 January 2006")] = day%10 > 0
+	}
+	s.series[0].Source = eachDay{d}
+	const some = "/numbers/series?key=IS&show=discrepancies"
+	page := s.get(200, some)
+	shown, _, _ := listed(page)
+	require.Equal(t, newest(50, d.when), shown)
+	require.Contains(t, page, ">not checked<")
+	for day := range 120 {
+		s.get(200, "/numbers/"+address("period", "IS", d.when.AddDate(0, 0, -day).Truncate(24*time.Hour)))
+	}
+	var want []string
+	for _, day := range newest(130, d.when) {
+		if !clean[day] {
+			want = append(want, day)
+		}
+	}
+	shown, newer, older := listed(s.get(200, some))
+	require.Equal(t, want, shown)
+	require.Len(t, shown, 12+10)
+	require.Empty(t, newer+older)
+	require.Contains(t, s.get(200, "/numbers/series?key=IS"),
+		`<a href="series?key=IS&amp;show=discrepancies">With discrepancies or not checked</a>`)
+
+	// The last audit counts, however old.
+	s.stored = append(s.stored, numberOf(t, d.of, d.when, 1))
+	k := periodKey{"IS", d.when.Truncate(24 * time.Hour).Unix()}
+	s.handler().audits.forget(k)
+	shown, _, _ = listed(s.get(200, some))
+	require.Equal(t, want, shown)
+	s.get(200, "/numbers/"+address("period", "IS", d.when.Truncate(24*time.Hour)))
+	shown, _, _ = listed(s.get(200, some))
+	require.Equal(t, want[1:], shown)
+
+	d.count = 10
+	page = s.get(200, some)
+	shown, newer, older = listed(page)
+	require.Empty(t, fmt.Sprint(strings.Join(shown, ""), newer, older))
+	require.Contains(t, page, "There is nothing to look at.")
+
+	s.series[0].Stored = nil
+	page = s.get(200, some)
+	shown, _, _ = listed(page)
+	require.Len(t, shown, 10, "there is no such choice")
+	require.NotContains(t, page, "show=discrepancies")
+}
+
+// eachDay accounts for any day, of which three numbers were issued.
+type eachDay struct{ *days }
+
+func (d eachDay) audit(ctx context.Context, typ string, at time.Time, used iter.Seq2[string, error], opts ...serial.AuditOption) (
+	serial.Report, error) {
+	return d.of.Audit(typ, serial.At(at), 3, used, opts...)
+}
+
+// The pages say how far the numbers of a series go.
+func TestReach(t *testing.T) {
+	for want, opts := range map[string][]serial.Option{
+		"Up to 9 999 numbers in each period. Time zone": nil,
+		"Up to 50 numbers in each period. Numbers are issued until 30 December 9999. Time zone": {serial.WithLast(50),
+			serial.WithUntil(serial.On(9999, time.December, 30))},
+		"Up to 41 numbers. Numbers were issued until 31 December 2021. Time zone": {serial.WithPeriod(serial.Never),
+			serial.WithTemplate("{type}-{seq:4}"), serial.WithStart(10), serial.WithLast(50),
+			serial.WithUntil(serial.On(2021, time.December, 31))},
+		"Type IS. Time zone": {serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4+}")},
+	} {
+		scheme, err := serial.NewScheme(append(opts, serial.WithLocation(time.UTC))...)
+		require.NoError(t, err)
+		s := open(t, func(s *site) { s.series[0].Source = fixed{scheme, 3, s.start} })
+		page := s.get(200, "/numbers/series?key=IS")
+		require.Contains(t, textOf(page), want)
+		want = strings.TrimPrefix(want, "Type IS. ")
+		require.Contains(t, textOf(s.get(200, "/numbers/"+s.periods(page)[0])), want)
+	}
+}
