@@ -216,6 +216,7 @@ func TestPictures(t *testing.T) {
 	s.accounts()
 	b.login("Grace Hopper")
 	pages := pagesOf(s, today)
+	pages["period"] = pages["missing"]
 	for _, name := range []string{"overview", "series", "period"} {
 		b.open(200, s.URL+pages[name])
 		b.do(chromedp.EmulateViewport(960, map[string]int64{"overview": 510, "series": 640, "period": 1000}[name]))
@@ -243,7 +244,9 @@ func pagesOf(s *site, today string) map[string]string {
 	series := address("series", "ORD", time.Time{})
 	yesterday := address("period", "ORD", s.start.AddDate(0, 0, -1))
 	return map[string]string{"overview": "/numbers/", "series": "/numbers/" + series, "period": today,
-		"clean": "/numbers/" + yesterday, "problem": "/numbers/nothing", "refused": today}
+		"clean": "/numbers/" + yesterday, "problem": "/numbers/nothing", "refused": today,
+		"look": "/numbers/" + series + "&show=discrepancies", "missing": today + "&number=" + s.number(11),
+		"stored": today + "&number=" + s.number(1), "mistyped": "/numbers/find?number=ORD202613010001"}
 }
 
 // accounts opens the pages of the latest periods, so the charts show their accounts.
@@ -278,7 +281,7 @@ func TestLayout(t *testing.T) {
 	lookAt := func(s *site, name, path string) {
 		t.Helper()
 		b.look(modes[4])
-		b.open(map[bool]int64{true: 404, false: 200}[name == "problem"], s.URL+path)
+		b.open(map[bool]int64{true: 404, false: 200}[name == "problem" || name == "mistyped"], s.URL+path)
 		if name == "refused" {
 			b.load("Explanation not saved", fill("first", "0"), fill("reason", "why"),
 				chromedp.Click(chromedp.CSS("main form button")))
@@ -316,7 +319,8 @@ func TestLayout(t *testing.T) {
 	}
 	lookAt(s, "saved", today)
 	s, pages := rough(t)
-	for _, name := range []string{"rough", "long", "long-period", "single", "hidden-period"} {
+	for _, name := range []string{"rough", "long", "older", "long-period", "single", "hidden-period", "long-answer",
+		"right-to-left", "several"} {
 		lookAt(s, name, pages[name])
 	}
 	b.expect("status of 404", "status of 400")
@@ -406,7 +410,7 @@ func TestMouse(t *testing.T) {
 	require.Contains(t, b.text(), "Enter numbers of this series, whole")
 	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.Click(chromedp.CSS("nav a:last-child")))
 	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.Click(`//a[.="explain"]`))
-	b.load("Orders, "+s.start.Format("2 January 2006"), fill("reason", "lost"),
+	b.load("Orders, "+s.start.Format("2 January 2006"), fill("reason", "checked: "),
 		chromedp.Click(chromedp.CSS("main form button")))
 	require.Contains(t, b.text(), "Your explanation is saved for 1 number: "+s.number(11))
 	require.Contains(t, b.text(), "✓ All numbers are accounted for.")
@@ -415,6 +419,13 @@ func TestMouse(t *testing.T) {
 	b.load("Orders", chromedp.Click(`//nav//a[.="Orders"]`))
 	b.load("Number series", chromedp.Click(`//nav//a[.="Number series"]`))
 	require.Contains(t, b.text(), "accounted for")
+	b.load("Orders, "+s.start.Format("2 January 2006"), fill("number", s.number(11)),
+		chromedp.Click(chromedp.CSS("header button")))
+	require.Contains(t, b.text(), s.number(11)+" was issued and is missing. It is explained: checked: request without "+
+		"an answer (Grace Hopper, ")
+	b.load("Orders", chromedp.Click(`//nav//a[.="Orders"]`))
+	b.load("Orders", chromedp.Click(`//a[.="With discrepancies or not checked"]`))
+	require.Contains(t, b.text(), "not checked")
 	b.open(200, s.URL+today)
 	b.expect("status of 400")
 }
@@ -441,7 +452,7 @@ func TestKeyboard(t *testing.T) {
 	b.open(200, s.URL+"/numbers/")
 	tabTo := func(what string) {
 		t.Helper()
-		for range 200 {
+		for range 300 {
 			b.do(chromedp.KeyEvent(kb.Tab))
 			if eval[bool](b, "document.activeElement == document.body") {
 				continue // the browser's own focus
@@ -467,6 +478,11 @@ func TestKeyboard(t *testing.T) {
 	require.Contains(t, b.text(), "torn in the printer")
 	tabTo("Orders")
 	b.load("Orders", chromedp.KeyEvent(kb.Enter))
+	tabTo("number")
+	b.do(chromedp.KeyEvent(s.number(1)))
+	b.load("Orders, "+day, chromedp.KeyEvent(kb.Enter))
+	require.Contains(t, b.text(), s.number(1)+" was issued and is stored.")
+	tabTo("Open the document")
 }
 
 // The content security policy holds even if an attacker gets markup into a page.
@@ -542,7 +558,7 @@ func TestPrint(t *testing.T) {
 	s, today := sample(t, nil)
 	b := browse(t)
 	b.login("Grace Hopper")
-	b.open(200, s.URL+today)
+	b.open(200, s.URL+today+"&number="+s.number(11))
 	visible := func(selector string) bool {
 		return eval[bool](b, `document.querySelector("`+selector+`").checkVisibility()`)
 	}
@@ -551,6 +567,8 @@ func TestPrint(t *testing.T) {
 		require.Equal(t, m.media == "print", visible(".sign"), m)
 		require.Equal(t, m.media != "print", visible("main form"), m)
 		require.Equal(t, m.media != "print", visible("nav"), m)
+		require.Equal(t, m.media != "print", visible(".find"), m)
+		require.True(t, visible(".fate"), m)
 		require.True(t, visible(".statement"), m)
 	}
 	pdf, err := chromedp.Run(b, chromedp.PrintToPDF(chromedp.PDFPaper(chromedp.PaperA4), chromedp.PDFPreferCSSPageSize()))

@@ -43,6 +43,7 @@ func ExampleNewHandler() {
 						yield(n.String(), nil)
 					}
 				},
+				Link: func(number string) string { return "../invoices/" + number },
 			}}, nil
 		},
 	})
@@ -52,9 +53,17 @@ func ExampleNewHandler() {
 	mux := http.NewServeMux()
 	mux.Handle("/numbers/", page)
 
-	answer := httptest.NewRecorder()
-	mux.ServeHTTP(answer, httptest.NewRequest("GET",
-		"/numbers/period?key=IS&start="+n.Start.Format(time.RFC3339), nil))
-	fmt.Println(answer.Code, strings.Contains(answer.Body.String(), "All numbers are accounted for."))
-	// Output: 200 true
+	look := func(path string) *httptest.ResponseRecorder { // in an application, a browser
+		answer := httptest.NewRecorder()
+		mux.ServeHTTP(answer, httptest.NewRequest("GET", "/numbers/"+path, nil))
+		return answer
+	}
+	answer := look("find?number=" + n.String())
+	fmt.Println(answer.Code)
+	answer = look(answer.Header().Get("Location"))
+	fmt.Println(answer.Code, strings.Contains(answer.Body.String(), "was issued and is stored."),
+		strings.Contains(answer.Body.String(), "All numbers are accounted for."))
+	// Output:
+	// 303
+	// 200 true true
 }

@@ -35,7 +35,8 @@ type fate struct {
 // why is what explanations say about a sequence.
 type why struct {
 	chosen, unused *serial.Explanation
-	possible       []serial.Explanation
+	possible       []serial.Explanation // the first 1,000
+	more           int                  // possible ones that are not listed
 }
 
 // add adds an explanation that was read after the others. A person's one counts, or else the last.
@@ -44,6 +45,8 @@ func (w *why) add(e serial.Explanation, seq int64) {
 		return
 	}
 	switch {
+	case e.Possible && len(w.possible) == mostListed:
+		w.more++
 	case e.Possible:
 		w.possible = append(w.possible, e)
 	case w.chosen == nil || w.chosen.By == "" || e.By != "":
@@ -52,6 +55,14 @@ func (w *why) add(e serial.Explanation, seq int64) {
 	if e.Unused {
 		w.unused = &e
 	}
+}
+
+// common returns the reason in words that all possible ones share, or "" if they differ.
+func (w *why) common() string {
+	if w.more > 0 {
+		return ""
+	}
+	return commonOf(w.possible)
 }
 
 // knows reports whether the audit has everything that a page says about a sequence. It has for most, but for one in an
@@ -87,13 +98,13 @@ func newFate(numbers printer, a *audit, text string, seq int64, mayExplain bool)
 		f.Reason = &line
 	case f.Issued && a.stored:
 		if mayExplain {
-			f.Explain = numbers.formAddress(serial.Range{First: seq, Last: seq}, commonOf(why.possible))
+			f.Explain = numbers.formAddress(serial.Range{First: seq, Last: seq}, why.common())
 		}
 		slices.SortStableFunc(why.possible, func(a, b serial.Explanation) int { return a.At.Compare(b.At) })
 		for i := range why.possible[:min(len(why.possible), mostAnswered)] {
 			f.Possible = append(f.Possible, numbers.possible(&why.possible[i], r))
 		}
-		f.More = len(why.possible) - len(f.Possible)
+		f.More = len(why.possible) + why.more - len(f.Possible)
 	}
 	return f
 }

@@ -90,14 +90,14 @@ func TestDocumentLinkPanics(t *testing.T) {
 // for all texts.
 func TestDocumentLinkUnknown(t *testing.T) {
 	s := open(t, func(s *site) {
-		s.series[0].Source = fixed{schemeOf(t, "{type}{date:yyyyMMdd}-{seq:6}", "UTC", serial.WithPeriod(serial.PerYear)), 20_000,
-			s.start}
+		scheme := schemeOf(t, "{type}{date:yyyyMMdd}-{seq:6}", "UTC", serial.WithPeriod(serial.PerYear))
+		s.series[0].Source = fixed{scheme, 20_000, s.start}
 		s.series[0].Link = func(number string) string { return "/doc/" + number }
 		s.series[0].Stored = func(context.Context, time.Time, time.Time) iter.Seq2[string, error] {
 			return func(yield func(string, error) bool) {
 				s.read.Add(1)
 				for seq := int64(1); seq <= 20_000; seq++ {
-					n, err := s.series[0].Source.scheme().Number("IS", serial.On(2021, time.March, int(seq%28)+1), seq)
+					n, err := scheme.Number("IS", serial.On(2021, time.March, int(seq%28)+1), seq)
 					if !yield(n.String(), err) {
 						return
 					}

@@ -57,10 +57,10 @@ func TestLookUp(t *testing.T) {
 	})
 	for seq, want := range map[string]string{
 		"0001": "was issued and is stored.",
-		"0002": "was issued and is missing. It is explained: void (Eve, 23 October 2021, 23:00 UTC)",
+		"0002": "was issued and is missing. It is explained: void (Eve, 23 October 2021, 23:00 UTC).",
 		"0003": "was issued, but is stored more than once.",
 		"0004": "was issued and is missing. Nobody has explained it. Possible reasons: " +
-			"unplugged (Ada, 24 October 2021, 00:00 UTC) " +
+			"unplugged (Ada, 24 October 2021, 00:00 UTC). " +
 			"counter moved ahead (the program, 24 October 2021, 01:00 UTC). Somebody moved the counter past these " +
 			"numbers: nobody has one, unless data was lost before that.",
 		"0005": "was issued and is stored. It was reported as never received: set aside and never used " +
@@ -141,7 +141,7 @@ func TestLookUpBeyondLists(t *testing.T) {
 	for number, want := range map[string]string{
 		"IS2021102400149999": "was issued and is stored.",
 		"IS2021102400150000": "was issued and is missing. Nobody has explained it.",
-		"IS2021102400149950": "was issued and is missing. It is explained: reason 149950 (Ada, 24 October 2021, 00:00 UTC)",
+		"IS2021102400149950": "was issued and is missing. It is explained: reason 149950 (Ada, 24 October 2021, 00:00 UTC).",
 		"IS2021102400150001": "has not been issued and is not stored.",
 	} {
 		require.Equal(t, number+" "+want, fateOf(t, s.find(200, number)))
@@ -159,7 +159,7 @@ func TestLookUpManyExplanations(t *testing.T) {
 		s.register.all = append(s.register.all, s.explanation(4, 4, "last", "Eve", s.start))
 	})
 	s.get(200, today)
-	want := "IS202110240004 was issued and is missing. It is explained: last (Eve, 24 October 2021, 00:00 UTC)"
+	want := "IS202110240004 was issued and is missing. It is explained: last (Eve, 24 October 2021, 00:00 UTC)."
 	require.Equal(t, want, fateOf(t, s.find(200, "IS202110240004")))
 	require.Equal(t, want, fateOf(t, s.find(200, "IS202110240004")))
 	require.EqualValues(t, 2, s.read.Load())

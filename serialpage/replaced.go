@@ -63,7 +63,9 @@ func (r *readExplanations) add(e serial.Explanation) {
 // about returns what the explanations say about a sequence.
 func (r *readExplanations) about(seq int64) why {
 	if seq == r.asked {
-		return r.askedWhy
+		w := r.askedWhy
+		w.possible = slices.Clone(w.possible) // the audit is shared
+		return w
 	}
 	var w why
 	for _, e := range slices.Concat(r.certain, r.possible) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"iter"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -63,11 +64,15 @@ func sample(t *testing.T, change func(*site)) (s *site, today string) {
 			issue("orders", orders, "ORD", day, 24+day*11%37)
 			issue("notes", notes, "DN", day, 5+day*5%13)
 		}
+		require.NoError(t, s.register.Explain(t.Context(), serial.Explanation{Series: "serial:ORD", Type: "ORD",
+			Start: s.start, First: 9, Last: 9999, Reason: serial.AnswerLost + ": 1 attempt", At: s.start.Add(9 * time.Hour),
+			Possible: true}))
 		of := func(name string) func(context.Context, time.Time, time.Time) iter.Seq2[string, error] {
 			return func(context.Context, time.Time, time.Time) iter.Seq2[string, error] { return yields(stored[name]) }
 		}
 		s.series = []Series{
-			{Type: "ORD", Name: "Orders", Source: Redis(orders), Stored: of("orders"), Explanations: s.register},
+			{Type: "ORD", Name: "Orders", Source: Redis(orders), Stored: of("orders"), Explanations: s.register,
+				Link: func(number string) string { return "/orders/" + number }},
 			{Type: "DN", Name: "Delivery notes, north", Source: Redis(notes), Stored: of("notes"), Explanations: s.register},
 			{Type: "RMA", Name: "Returns", Source: Redis(orders), Stored: of("returns"), Explanations: s.register},
 		}
@@ -130,9 +135,10 @@ func rough(t *testing.T) (s *site, pages map[string]string) {
 			s.series = append(s.series, Series{Key: key, Type: typ, Name: name, Source: Redis(gen), Explanations: s.register,
 				Stored: func(context.Context, time.Time, time.Time) iter.Seq2[string, error] { return yields(stored[key]) }})
 		}
-		add("long", long, strings.Repeat("LONGTYPE", 7), 40, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}"))
+		add("long", long, strings.Repeat("LONGTYPE", 7), 60, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}"))
 		add("single", "\u202eשלום", "שלום", 1)
 		add("pair", "Two days", "TWO", 2)
+		add("twin", "\u202eשני ימים", "TWO", 1)
 		add("hidden", "Hidden", "HID", 2, hidden, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"))
 		stored["long"] = append(stored["long"], strings.Repeat("x", 300), strings.Repeat("long text ", 20))
 	})
@@ -143,6 +149,19 @@ func rough(t *testing.T) (s *site, pages map[string]string) {
 		pages[series.Key] = "/numbers/" + seriesLink(&series).Href
 		pages[series.Key+"-period"] = "/numbers/" + period
 	}
+	answer := func(name, key string, seq int64) {
+		i := slices.IndexFunc(s.series, func(one Series) bool { return one.Key == key })
+		n, err := s.series[i].Source.scheme().Number(s.series[i].Type, serial.At(s.start), seq)
+		require.NoError(t, err)
+		pages[name] = "/numbers/" + address("period", key, s.start, "number", n.String())
+		if key == "twin" {
+			pages[name] = "/numbers/find?" + url.Values{"number": {n.String()}}.Encode()
+		}
+	}
+	pages["older"] = "/numbers/" + selection{before: s.start.AddDate(0, 0, -49)}.address(&s.series[0])
+	answer("long-answer", "long", 15)
+	answer("right-to-left", "single", 12)
+	answer("several", "twin", 1)
 	return s, pages
 }
 

@@ -1,6 +1,6 @@
 // Package serialpage shows accountants, support staff and auditors the numbers of an application: how many were issued,
-// which of them are stored, and why the others are missing. It is an [http.Handler] that an application mounts behind
-// its own login:
+// which of them are stored, and why the others are missing. Whoever holds one number looks it up, on any page. It is an
+// [http.Handler] that an application mounts behind its own login:
 //
 //	page, err := serialpage.NewHandler(serialpage.Options{
 //		Prefix: "/numbers",
@@ -81,9 +81,10 @@ type Series struct {
 	// these instants; what is explained for the current one comes before the others.
 	Earlier []*serial.Scheme
 
-	// Link returns the address of the document that has a number: relative to the pages, or absolute with http or
-	// https. For any other, and for "", there is no link. It gets the number as Stored yields it. If it panics, the page
-	// is as without it. If it is nil, there are no links.
+	// Link returns the address of the document that has a number: relative to the pages, such as "../invoices/1", or
+	// with http or https. For any other address, and for "", there is no link. It gets the number as Stored yields it,
+	// and should return at once: it is called for each listed number. If it panics, the page is as without it. Default
+	// nil: no links.
 	Link func(number string) string
 }
 

@@ -61,7 +61,8 @@ func newest(n int, end time.Time) (days []string) {
 // daysSite serves a series with numbers on so many days, the last of which is 1 November 2021.
 func daysSite(t *testing.T, count int) (*site, *days) {
 	t.Helper()
-	d := &days{fixed{schemeOf(t, "{type}{date:yyyyMMdd}{seq:4}", "UTC"), 3, time.Date(2021, 11, 1, 9, 0, 0, 0, time.UTC)}, count}
+	scheme := schemeOf(t, "{type}{date:yyyyMMdd}{seq:4}", "UTC")
+	d := &days{fixed{scheme, 3, time.Date(2021, 11, 1, 9, 0, 0, 0, time.UTC)}, count}
 	return open(t, func(s *site) { s.series[0].Source = d }), d
 }
 
@@ -169,8 +170,8 @@ func TestPeriodsToLookAt(t *testing.T) {
 // eachDay accounts for any day, of which three numbers were issued.
 type eachDay struct{ *days }
 
-func (d eachDay) audit(ctx context.Context, typ string, at time.Time, used iter.Seq2[string, error], opts ...serial.AuditOption) (
-	serial.Report, error) {
+func (d eachDay) audit(_ context.Context, typ string, at time.Time, used iter.Seq2[string, error],
+	opts ...serial.AuditOption) (serial.Report, error) {
 	return d.of.Audit(typ, serial.At(at), 3, used, opts...)
 }
 

@@ -26,6 +26,7 @@ func (s *service) routes(a access) (http.Handler, error) {
 		"POST /months/{month}/close":    s.postMonth(s.closeMonth),
 		"POST /months/{month}/reopen":   s.postMonth(s.reopenMonth),
 		"GET /invoices":                 s.getInvoices,
+		"GET /invoices/{number}":        s.getInvoice,
 	} {
 		mux.HandleFunc(pattern, s.handle(f))
 	}
@@ -112,6 +113,11 @@ func (s *service) postMonth(change func(_ context.Context, day serial.When, reas
 func (s *service) getInvoices(w http.ResponseWriter, r *http.Request) error {
 	all, err := s.latest(r.Context())
 	return write(w, http.StatusOK, all, err)
+}
+
+func (s *service) getInvoice(w http.ResponseWriter, r *http.Request) error {
+	v, err := scan(s.db.QueryRowContext(r.Context(), selectInvoices+"WHERE number = ?", r.PathValue("number")))
+	return write(w, http.StatusOK, v, err)
 }
 
 // read decodes a body, for which handle has set a deadline. An empty body leaves v unchanged.

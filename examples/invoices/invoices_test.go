@@ -325,6 +325,19 @@ func TestVoid(t *testing.T) {
 	require.ErrorContains(t, err, "invoices are voided, not deleted")
 }
 
+// The page leads from an invoice's number to the invoice.
+func TestLookUpInvoice(t *testing.T) {
+	c := start(t)
+	want := c.invoice(t, c.order(t, 1250).Number, today)
+	page := c.send(t, http.StatusOK, "GET",
+		"/numbers/period?key=INV&start=2021-10-01T00:00:00Z&number="+want.Number, "")
+	require.Contains(t, page, `<a href="../invoices/`+want.Number+`">Open the document</a>`)
+	var got invoice
+	c.send(t, http.StatusOK, "GET", "/invoices/"+want.Number, "", &got)
+	require.Equal(t, want, got)
+	c.send(t, http.StatusNotFound, "GET", "/invoices/INV-20211024-00002", "")
+}
+
 // A deleted order leaves an explanation for its missing number. An order with an invoice cannot be deleted.
 func TestVoidOrder(t *testing.T) {
 	c := start(t)

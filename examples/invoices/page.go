@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/dailyserial/serial/serialpage"
@@ -41,6 +42,7 @@ func (s *service) series(context.Context) ([]serialpage.Series, error) {
 	}, {
 		Type: invoiceType, Name: "Invoices", Source: serialpage.Table(s.db, s.invoices),
 		Stored: s.stored("SELECT number FROM invoices"), Explanations: s.register,
+		Link: func(number string) string { return "../invoices/" + url.PathEscape(number) },
 	}}, nil
 }
 
