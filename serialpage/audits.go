@@ -36,6 +36,7 @@ type outcome struct {
 	at, start                      time.Time
 	stored, explained, unexplained int64
 	clean                          bool
+	empty                          bool // another period than the current one, without numbers: it may have been typed
 }
 
 func newAudits() *audits {
@@ -79,14 +80,14 @@ func (a *audits) end(k periodKey, made *audit) {
 	a.reports.put(k, *made)
 	a.dropReports()
 	r := made.Report
-	if current := !made.at.Before(made.period.Start) && made.at.Before(made.period.End); !made.stored ||
-		r.Last < r.First && !current {
-		return // no page lists this period: somebody typed its address
+	if !made.stored {
+		return
 	}
+	current := !made.at.Before(made.period.Start) && made.at.Before(made.period.End)
 	o := outcome{at: made.at, start: r.Start, stored: r.Count, explained: r.ExplainedCount,
-		unexplained: r.UnexplainedCount, clean: r.Clean()}
+		unexplained: r.UnexplainedCount, clean: r.Clean(), empty: r.Last < r.First && !current}
 	a.outcomes.put(k, o)
-	if !made.at.Before(r.Start) {
+	if !made.at.Before(r.Start) && !o.empty {
 		a.latest.put(k.series, o)
 	}
 }
@@ -130,6 +131,9 @@ func (a *audits) checked() map[string][2]int64 {
 	defer a.mu.Unlock()
 	all := map[string][2]int64{}
 	for k, o := range a.outcomes.values {
+		if o.empty {
+			continue
+		}
 		n := all[k.series]
 		n[0]++
 		if !o.clean {

@@ -1,7 +1,6 @@
 package serialpage
 
 import (
-	"cmp"
 	"html/template"
 	"slices"
 
@@ -84,11 +83,12 @@ func newFate(numbers printer, a *audit, text string, seq int64, mayExplain bool)
 	switch {
 	case f.Times > 0:
 		f.Later = seq > r.Last && !a.neverIssued(seq)
-		stored := cmp.Or(a.uses.texts[seq], numbers.whole(seq))
-		if trim(stored) != trim(text) {
-			f.As = stored
+		if stored, ok := a.uses.text(seq); ok {
+			f.Link = numbers.links.address(stored)
+			if trim(stored) != trim(text) {
+				f.As = stored
+			}
 		}
-		f.Link = numbers.links.address(stored)
 		if why.unused != nil {
 			line := numbers.line("", why.unused)
 			f.Unused = &line

@@ -95,7 +95,7 @@ func aboutNumber(err error, text string, s *Series, p span) error {
 		return err
 	}
 	about := *none
-	about.title, about.number, about.back = s.Name+", "+p.Name, text, []link{home, seriesLink(s)}
+	about.series, about.period, about.number = s, p, text
 	about.text = "is a number of this period. " + none.text
 	return &about
 }

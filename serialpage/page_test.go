@@ -28,7 +28,12 @@ func TestTextDirection(t *testing.T) {
 		s.series[0].Name, s.series[0].Type = supplied[1], typ
 	})
 	key := url.QueryEscape(typ)
-	for _, path := range []string{"", "series?key=" + key, "period?key=" + key + "&start=2021-10-24T00:00:00Z"} {
+	twin := s.series[0]
+	twin.Key = "twin"
+	s.series = append(s.series, twin)
+	period := "period?key=" + key + "&start=2021-10-24T00:00:00Z"
+	for _, path := range []string{"", "series?key=" + key, period, period + "&number=" + key + "202110240001",
+		period + "&number=" + key + "202110240002", "find?number=" + key + "202110240001"} {
 		_, body, _ := strings.Cut(s.get(200, "/numbers/"+path, "X-User", "Ada"), "<body>")
 		outside := textOf(regexp.MustCompile(`<bdi[^>]*>[^<]*</bdi>`).ReplaceAllString(body, ""))
 		for i, text := range supplied {
@@ -48,7 +53,9 @@ func TestEscaped(t *testing.T) {
 			First: 2, Last: 2, Reason: evil, By: evil, At: s.start}))
 	})
 	key := url.QueryEscape(evil)
-	for _, path := range []string{"", "series?key=" + key, "period?key=" + key + "&start=2021-10-24T00:00:00Z"} {
+	period := "period?key=" + key + "&start=2021-10-24T00:00:00Z"
+	for _, path := range []string{"", "series?key=" + key, period, period + "&number=IS202110240002",
+		period + "&number=" + key} {
 		text := s.get(200, "/numbers/"+path, "X-User", "Ada")
 		require.NotContains(t, text, "<script")
 		require.Contains(t, text, "&lt;script&gt;alert(1)&lt;/script&gt;")

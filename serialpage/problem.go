@@ -18,7 +18,8 @@ type problem struct {
 
 	title  string         // "" means that of the status
 	number string         // that the text is about, and that was looked up; "" if there is none
-	back   []link         // to the pages above; nil means the first page
+	series *Series        // to which the number belongs; nil if none is known
+	period span           // to which the number belongs
 	zone   *time.Location // in which the time is shown; nil means the server's
 }
 
@@ -57,15 +58,18 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.retry {
 		w.Header().Set("Retry-After", "5")
 	}
-	f := frame{Title: cmp.Or(p.title, titles[p.status]), Base: h.base(r), Back: p.back, Number: p.number}
-	if f.Back == nil {
-		f.Back = []link{{f.Base + home.Href, home.Text}}
+	f := frame{Title: cmp.Or(p.title, titles[p.status]), Base: h.base(r), Number: p.number}
+	f.Back = []link{{f.Base + home.Href, home.Text}}
+	if p.series != nil {
+		f.Title, f.Back = p.series.Name+", "+p.period.Name, append(f.Back, seriesLink(p.series))
 	}
 	h.write(w, p.status, "problem.html", f, struct {
+		Series       *Series
+		Period       span
 		Number, Text string
 		At           time.Time
 		To           *link
-	}{p.number, p.text, time.Now().In(cmp.Or(p.zone, time.Local)), p.to})
+	}{p.series, p.period, p.number, p.text, time.Now().In(cmp.Or(p.zone, time.Local)), p.to})
 }
 
 // titles are the titles of error pages, by status.

@@ -67,16 +67,19 @@ func (s *Series) has(typ, name string) bool {
 	return err == nil && series == name
 }
 
-// parseStored parses a stored number as an audit does: without the blanks around it, unless the template prints them.
-func parseStored(scheme *serial.Scheme, text string) (serial.Number, error) {
+// parseStored parses a stored number as an audit does: without the blanks before and after it, which it returns, unless
+// the template prints them.
+func parseStored(scheme *serial.Scheme, text string) (n serial.Number, before, after string, err error) {
 	trimmed := trim(text)
-	n, err := scheme.Parse(trimmed)
-	if err != nil && trimmed != text {
-		if padded, err := scheme.Parse(text); err == nil {
-			return padded, nil
-		}
+	if n, err = scheme.Parse(trimmed); len(trimmed) == len(text) {
+		return n, "", "", err
 	}
-	return n, err
+	if err != nil {
+		n, err = scheme.Parse(text)
+		return n, "", "", err
+	}
+	before, after, _ = strings.Cut(text, trimmed)
+	return n, before, after, nil
 }
 
 // trim returns a text without the blanks around it. Most texts have none, which is found out at once.

@@ -20,6 +20,7 @@ import (
 type days struct {
 	fixed
 	count int
+	used  int64 // 0 means three numbers, and -1 none, in accounts
 }
 
 func (d days) history(_ context.Context, typ string, most int) (all []serial.Number, err error) {
@@ -62,7 +63,7 @@ func newest(n int, end time.Time) (days []string) {
 func daysSite(t *testing.T, count int) (*site, *days) {
 	t.Helper()
 	scheme := schemeOf(t, "{type}{date:yyyyMMdd}{seq:4}", "UTC")
-	d := &days{fixed{scheme, 3, time.Date(2021, 11, 1, 9, 0, 0, 0, time.UTC)}, count}
+	d := &days{fixed{scheme, 3, time.Date(2021, 11, 1, 9, 0, 0, 0, time.UTC)}, count, 0}
 	return open(t, func(s *site) { s.series[0].Source = d }), d
 }
 
@@ -154,6 +155,13 @@ func TestPeriodsToLookAt(t *testing.T) {
 	shown, _, _ = listed(s.get(200, some))
 	require.Equal(t, want[1:], shown)
 
+	// A past period of which no number was used can be checked, too.
+	d.used = -1
+	s.get(200, "/numbers/"+address("period", "IS", d.when.AddDate(0, 0, -125).Truncate(24*time.Hour)))
+	shown, _, _ = listed(s.get(200, some))
+	require.Len(t, shown, len(want)-2)
+	d.used = 0
+
 	d.count = 10
 	page = s.get(200, some)
 	shown, newer, older = listed(page)
@@ -172,7 +180,7 @@ type eachDay struct{ *days }
 
 func (d eachDay) audit(_ context.Context, typ string, at time.Time, used iter.Seq2[string, error],
 	opts ...serial.AuditOption) (serial.Report, error) {
-	return d.of.Audit(typ, serial.At(at), 3, used, opts...)
+	return d.of.Audit(typ, serial.At(at), []int64{3, 0}[-d.used], used, opts...)
 }
 
 // The pages say how far the numbers of a series go.

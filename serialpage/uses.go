@@ -9,34 +9,49 @@ import (
 )
 
 const (
-	pageSize   = 4096   // sequences
-	pageBytes  = 1088   // of memory, with its share of the map
-	mostPages  = 30_000 // 122 million sequences in a row
-	mostTexts  = 10_000 // of an audit
-	entryBytes = 256    // of a text or an explanation
+	pageSize         = 4096     // sequences
+	pageBytes        = 1100     // of memory, with its share of the map
+	kindsBytes       = 8 << 10  // of memory, for the kinds of a page
+	mostBytes        = 32 << 20 // of memory, for the uses of an audit
+	mostKinds        = 1 << 16
+	explanationBytes = 256 // of memory
 )
 
-// uses are the sequences of a period that are stored. They say what became of a number that the lists of a report do
-// not have.
+// uses are the sequences of a period that are stored, and the texts with which they are. They say what became of a
+// number that is not in the lists of a report: ten million take 3 MB.
 type uses struct {
 	series *Series
 	name   string      // of the series
 	starts []time.Time // of the period, by each of the series' schemes; zero where there is none
-	plain  bool        // numbers of the series differ only by their sequence
 	asked  int64       // sequence that is recorded even if there is no room; 0 if there is none
 
 	pages map[int64]*usesPage // by sequence / pageSize
-	texts map[int64]string    // first stored text of each sequence, unless it is what the page prints
-	cut   bool                // there was no room for others
+	kinds []kind
+	ids   map[kind]uint16 // places of kinds in the list
+	last  uint16          // kind used last
+	bytes int             // of memory
+	cut   bool            // there was no room for others
 }
 
-// A usesPage says which sequences are stored, and which more than once.
-type usesPage struct{ once, again [pageSize / 64]uint64 }
+// A kind of texts is everything in a stored text but its sequence.
+type kind struct {
+	scheme        int // place in the series' schemes
+	typ           string
+	date          int64 // first instant of the printed date, Unix seconds
+	before, after string
+}
+
+// A usesPage says which sequences are stored, which more than once, and of which kind the first text of each is.
+type usesPage struct {
+	once, again [pageSize / 64]uint64
+	kind        uint16 // of all, unless kinds is not nil
+	kinds       []uint16
+}
 
 func newUses(numbers printer, asked int64) *uses {
 	s, p := numbers.series, numbers.period
-	u := &uses{series: s, name: s.series(), starts: []time.Time{p.Start}, plain: numbers.dated, asked: asked,
-		pages: map[int64]*usesPage{}, texts: map[int64]string{}}
+	u := &uses{series: s, name: s.series(), starts: []time.Time{p.Start}, asked: asked, pages: map[int64]*usesPage{},
+		ids: map[kind]uint16{}}
 	for _, e := range s.Earlier {
 		start, _, ok := labelled(e, p)
 		if !ok {
@@ -62,41 +77,74 @@ func (u *uses) record(texts iter.Seq2[string, error]) iter.Seq2[string, error] {
 	}
 }
 
+// add records a text for the first scheme that reads it as a number of the period, as an audit does.
 func (u *uses) add(schemes []*serial.Scheme, text string) {
 	for i, scheme := range schemes {
-		n, err := parseStored(scheme, text)
+		n, before, after, err := parseStored(scheme, text)
 		if err != nil || !n.Start.Equal(u.starts[i]) || !u.series.has(n.Type, u.name) {
 			continue
 		}
-		first := u.mark(n.Seq)
-		if first && (i > 0 || !u.plain || n.Type != u.series.Type || trim(text) != text) {
-			if len(u.texts) < mostTexts || n.Seq == u.asked {
-				u.texts[n.Seq] = strings.Clone(text)
-			} else {
-				u.cut = true
-			}
+		if id, ok := u.id(kind{i, n.Type, n.Date.Unix(), before, after}, n.Seq == u.asked); ok {
+			u.mark(n.Seq, id)
 		}
 		return
 	}
 }
 
-// mark records a use of a sequence, and reports whether it is the first.
-func (u *uses) mark(seq int64) (first bool) {
+// id returns the place of a kind in the list, and false if there is no room.
+func (u *uses) id(k kind, asked bool) (id uint16, ok bool) {
+	if len(u.kinds) > 0 && u.kinds[u.last] == k {
+		return u.last, true
+	}
+	id, ok = u.ids[k]
+	switch {
+	case ok:
+	case len(u.kinds) < mostKinds-1 || asked && len(u.kinds) < mostKinds:
+		k.before, k.after = strings.Clone(k.before), strings.Clone(k.after)
+		id = uint16(len(u.kinds))
+		u.kinds, u.ids[k] = append(u.kinds, k), id
+	default:
+		u.cut = true
+		return 0, false
+	}
+	u.last = id
+	return id, true
+}
+
+// mark records a use of a sequence by a text of a kind.
+func (u *uses) mark(seq int64, kind uint16) {
 	p := u.pages[seq/pageSize]
 	if p == nil {
-		if len(u.pages) >= mostPages && seq != u.asked {
-			u.cut = true
-			return false
+		if !u.room(seq, pageBytes) {
+			return
 		}
-		p = new(usesPage)
+		p = &usesPage{kind: kind}
 		u.pages[seq/pageSize] = p
 	}
 	word, bit := seq%pageSize/64, uint64(1)<<(seq%64)
 	if p.once[word]&bit != 0 {
 		p.again[word] |= bit
-		return false
+		return
 	}
 	p.once[word] |= bit
+	if p.kinds == nil && kind != p.kind && u.room(seq, kindsBytes) {
+		p.kinds = make([]uint16, pageSize)
+		for i := range p.kinds {
+			p.kinds[i] = p.kind
+		}
+	}
+	if p.kinds != nil {
+		p.kinds[seq%pageSize] = kind
+	}
+}
+
+// room reports whether there is room for so many bytes more, as there always is for the sequence asked about.
+func (u *uses) room(seq int64, bytes int) bool {
+	if u.bytes+bytes > mostBytes && seq != u.asked {
+		u.cut = true
+		return false
+	}
+	u.bytes += bytes
 	return true
 }
 
@@ -112,24 +160,32 @@ func (u *uses) times(seq int64) int {
 	return 2
 }
 
-// stored returns the text with which a number is stored that a report shows as it was read.
-func (u *uses) stored(n serial.Number) (text string, known bool) {
-	printed := numberText(n)
-	if text := u.texts[n.Seq]; trim(text) == printed {
-		return text, true
+// text returns the first text with which a sequence is stored, and false if that is not known.
+func (u *uses) text(seq int64) (text string, ok bool) {
+	if u.times(seq) == 0 || u.cut && seq != u.asked {
+		return "", false
 	}
-	return printed, true
+	p := u.pages[seq/pageSize]
+	id := p.kind
+	if p.kinds != nil {
+		id = p.kinds[seq%pageSize]
+	}
+	k := u.kinds[id]
+	n, err := u.series.schemes()[k.scheme].Number(k.typ, serial.At(time.Unix(k.date, 0)), seq)
+	return k.before + n.String() + k.after, err == nil
 }
 
-// anyStored returns a text with which a number is stored that a report shows as the current scheme prints it.
-func (u *uses) anyStored(n serial.Number) (text string, known bool) {
-	if text, ok := u.texts[n.Seq]; ok {
-		return text, true
+// stored returns the text with which a number is stored, and false if that is not known. If a report shows the number
+// as it was read, the text differs at most in its blanks.
+func (u *uses) stored(n serial.Number, asRead bool) (text string, ok bool) {
+	text, ok = u.text(n.Seq)
+	if printed := numberText(n); asRead && trim(text) != trim(printed) {
+		return printed, true
 	}
-	return numberText(n), u.plain && !u.cut
+	return text, ok
 }
 
 // bytes is roughly the memory that an audit takes.
 func (a *audit) bytes() int {
-	return len(a.uses.pages)*pageBytes + (len(a.uses.texts)+len(a.read.certain)+len(a.read.possible))*entryBytes
+	return a.uses.bytes + (len(a.read.certain)+len(a.read.possible))*explanationBytes
 }

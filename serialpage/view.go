@@ -148,18 +148,17 @@ func findings(numbers printer, a *audit, v *periodView, mayExplain bool) []findi
 	}
 	return []finding{issued, {What: "Stored", Count: r.Count}, {What: "Missing", Count: r.MissingCount},
 		{What: "explained", Count: r.ExplainedCount, Class: "part"}, unexplained(numbers, r, mayExplain),
-		wrong("Stored more than once", r.DuplicateCount, numbers.entries(r.Duplicates, a.uses.stored)),
-		wrong("Stored, but never issued", r.BeyondCount, numbers.entries(r.Beyond, a.uses.stored)),
-		wrong("Stored, but reported as never received", r.ContradictedCount,
-			numbers.entries(r.Contradicted, a.uses.anyStored)),
+		wrong("Stored more than once", r.DuplicateCount, numbers.entries(a, r.Duplicates, true)),
+		wrong("Stored, but never issued", r.BeyondCount, numbers.entries(a, r.Beyond, true)),
+		wrong("Stored, but reported as never received", r.ContradictedCount, numbers.entries(a, r.Contradicted, false)),
 		wrong("Stored, but not one of our numbers", r.ForeignCount, foreign)}
 }
 
-// entries lists numbers that are stored. stored returns the text with which one is stored.
-func (n printer) entries(numbers []serial.Number, stored func(serial.Number) (text string, known bool)) (all []entry) {
+// entries lists numbers that are stored. asRead says that a report has them as they were read.
+func (n printer) entries(a *audit, numbers []serial.Number, asRead bool) (all []entry) {
 	for _, number := range numbers {
 		e := entry{Text: numberText(number)}
-		if text, known := stored(number); known {
+		if text, known := a.uses.stored(number, asRead); known {
 			e = entry{Text: text, Link: n.links.address(text)}
 		}
 		all = append(all, e)
