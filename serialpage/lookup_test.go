@@ -189,6 +189,23 @@ func TestLookUpManyExplanations(t *testing.T) {
 	require.EqualValues(t, 3, s.read.Load())
 }
 
+// The answer lists the first possible reasons, and counts the others.
+func TestLookUpManyPossibleReasons(t *testing.T) {
+	s := open(t, func(s *site) {
+		for i := range mostListed + 1 {
+			e := s.explanation(4, 4, serial.Raised, "", s.start.Add(time.Duration(mostListed-i)*time.Minute))
+			e.Possible = true
+			s.register.all = append(s.register.all, e)
+		}
+	})
+	page := s.find(200, "IS202110240004", "X-User", "Ada")
+	answer := fateOf(t, page)
+	require.Equal(t, mostAnswered, strings.Count(answer, "counter moved ahead"))
+	require.Contains(t, answer, "counter moved ahead (the program, 24 October 2021, 00:01 UTC).", "the earliest")
+	require.True(t, strings.HasSuffix(answer, "and 991 more"), answer)
+	require.NotContains(t, s.periods(page)[0], "reason=", "others may differ")
+}
+
 // A look-up reads numbers of earlier schemes, and leads to the period as the current scheme has it.
 func TestLookUpEarlier(t *testing.T) {
 	s := open(t, func(s *site) {

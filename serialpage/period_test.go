@@ -110,6 +110,23 @@ func TestManyReplacedExplanations(t *testing.T) {
 	require.NotContains(t, s.get(200, today), "There may be more replaced explanations")
 }
 
+// If the list of explanations is cut, others may be replaced.
+func TestReplacedBeyondLists(t *testing.T) {
+	s := open(t, func(s *site) {
+		large(t, s, 150_000)
+		for _, e := range []serial.Explanation{
+			s.explanation(149_000, 150_000, "old", "Ada", s.start), s.explanation(1, 150_000, "new", "Ada", s.start),
+		} {
+			e.Series = "large:IS"
+			s.register.all = append(s.register.all, e)
+		}
+	})
+	page := s.get(200, today)
+	require.Len(t, tableOf(page, "Explanations"), mostListed)
+	require.Empty(t, tableOf(page, "Replaced explanations"))
+	require.Contains(t, page, "There may be more replaced explanations than are listed.")
+}
+
 // Possible reasons are listed beside the ranges they touch, and explain nothing. If they agree, they fill the form.
 func TestPossibleReasons(t *testing.T) {
 	possible := func(e serial.Explanation) serial.Explanation { e.Possible = true; return e }
