@@ -26,7 +26,7 @@ func TestDocumentLinks(t *testing.T) {
 		s.register.all = []serial.Explanation{e, s.explanation(2, 2, "torn", "Ada", s.start)}
 	})
 	links := func(page string) (all [][2]string) {
-		for _, m := range regexp.MustCompile(`<a href="\.\./doc\?n=%3c([^"]*)%3e&amp;at=12:00">(.*?)</a>`).
+		for _, m := range regexp.MustCompile(`<a href="\.\./doc\?n=%3c([^"]*)%3e&amp;at=12:00"[^>]*>(.*?)</a>`).
 			FindAllStringSubmatch(page, -1) {
 			all = append(all, [2]string{m[1], textOf(m[2])})
 		}
@@ -65,7 +65,7 @@ func TestDocumentAddresses(t *testing.T) {
 		if want == "" {
 			require.NotContains(t, page, "Open the document", address)
 		} else {
-			require.Contains(t, page, `<a href="`+want+`">Open the document</a>`, address)
+			require.Contains(t, page, `<a href="`+want+`" class="screen">Open the document</a>`, address)
 		}
 	}
 }
@@ -106,8 +106,8 @@ func TestDocumentLinkDates(t *testing.T) {
 	})
 	page := s.find(http.StatusOK, "IS20210105-020000")
 	require.Equal(t, "IS20210105-020000 was issued and is stored as IS20210309-020000. Open the document", fateOf(t, page))
-	require.Contains(t, page, `<a href="/doc/IS20210309-020000">`)
-	require.Contains(t, s.find(http.StatusOK, "IS20210105-000001"), `<a href="/doc/IS20210302-000001">`)
-	require.Contains(t, s.find(http.StatusOK, "IS20210105-004097"), `<a href="/doc/IS20210310-004097">`)
+	require.Contains(t, page, `<a href="/doc/IS20210309-020000"`)
+	require.Contains(t, s.find(http.StatusOK, "IS20210105-000001"), `<a href="/doc/IS20210302-000001"`)
+	require.Contains(t, s.find(http.StatusOK, "IS20210105-004097"), `<a href="/doc/IS20210310-004097"`)
 	require.EqualValues(t, 1, s.read.Load())
 }

@@ -149,20 +149,22 @@ func rough(t *testing.T) (s *site, pages map[string]string) {
 		pages[series.Key] = "/numbers/" + seriesLink(&series).Href
 		pages[series.Key+"-period"] = "/numbers/" + period
 	}
-	answer := func(name, key string, seq int64) {
+	s.answers(pages)
+	return s, pages
+}
+
+// answers adds the addresses of answers to look-ups, and of a page of older periods, to the pages of rough.
+func (s *site) answers(pages map[string]string) {
+	number := func(key string, seq int64) string {
 		i := slices.IndexFunc(s.series, func(one Series) bool { return one.Key == key })
 		n, err := s.series[i].Source.scheme().Number(s.series[i].Type, serial.At(s.start), seq)
-		require.NoError(t, err)
-		pages[name] = "/numbers/" + address("period", key, s.start, "number", n.String())
-		if key == "twin" {
-			pages[name] = "/numbers/find?" + url.Values{"number": {n.String()}}.Encode()
-		}
+		require.NoError(s.t, err)
+		return n.String()
 	}
+	pages["long-answer"] = "/numbers/" + address("period", "long", s.start, "number", number("long", 15))
+	pages["right-to-left"] = "/numbers/" + address("period", "single", s.start, "number", number("single", 12))
 	pages["older"] = "/numbers/" + selection{before: s.start.AddDate(0, 0, -49)}.address(&s.series[0])
-	answer("long-answer", "long", 15)
-	answer("right-to-left", "single", 12)
-	answer("several", "twin", 1)
-	return s, pages
+	pages["several"] = "/numbers/find?" + url.Values{"number": {number("twin", 1)}}.Encode()
 }
 
 // yields yields numbers.

@@ -2,7 +2,6 @@ package serialpage
 
 import (
 	"context"
-	"fmt"
 	"html"
 	"iter"
 	"regexp"
@@ -109,69 +108,69 @@ func TestPagesOfPeriods(t *testing.T) {
 	require.Empty(t, newer+older)
 }
 
-// A page shows all periods, or those with discrepancies and those that were not checked. The last audit counts.
+const some = "/numbers/series?key=IS&show=discrepancies"
+
+// A page shows all periods, or those with discrepancies and those that were not checked. The last audit counts, however
+// old.
 func TestPeriodsToLookAt(t *testing.T) {
 	s, d := daysSite(t, 130)
-	clean := map[string]bool{}
+	s.series[0].Source = eachDay{d}
+	day := func(back int) time.Time { return d.when.AddDate(0, 0, -back).Truncate(24 * time.Hour) }
+	check := func(back int) { s.get(200, "/numbers/"+address("period", "IS", day(back))) }
 	s.stored = nil
-	for day := range 120 {
-		at := d.when.AddDate(0, 0, -day)
+	var want []string
+	for back := range 130 {
+		if back%10 == 0 || back >= 120 { // a number is missing, or nobody looks
+			want = append(want, day(back).Format("2 January 2006"))
+		}
 		for seq := int64(1); seq <= 3; seq++ {
-			if n := numberOf(t, d.of, at, seq); day%10 > 0 || seq > 1 {
-				s.stored = append(s.stored, n)
+			if back < 120 && (back%10 > 0 || seq > 1) {
+				s.stored = append(s.stored, numberOf(t, d.of, day(back), seq))
 			}
 		}
-		clean[at.Format("2 January 2006")] = day%10 > 0
 	}
-	s.series[0].Source = eachDay{d}
-	const some = "/numbers/series?key=IS&show=discrepancies"
 	page := s.get(200, some)
-	shown, _, _ := listed(page)
+	shown, _, older := listed(page)
 	require.Equal(t, newest(50, d.when), shown)
+	require.Contains(t, older, "show=discrepancies")
 	require.Contains(t, page, ">not checked<")
-	for day := range 120 {
-		s.get(200, "/numbers/"+address("period", "IS", d.when.AddDate(0, 0, -day).Truncate(24*time.Hour)))
-	}
-	var want []string
-	for _, day := range newest(130, d.when) {
-		if !clean[day] {
-			want = append(want, day)
-		}
+	for back := range 120 {
+		check(back)
 	}
 	shown, newer, older := listed(s.get(200, some))
 	require.Equal(t, want, shown)
-	require.Len(t, shown, 12+10)
 	require.Empty(t, newer+older)
 	require.Contains(t, s.get(200, "/numbers/series?key=IS"),
 		`<a href="series?key=IS&amp;show=discrepancies">With discrepancies or not checked</a>`)
 
-	// The last audit counts, however old.
 	s.stored = append(s.stored, numberOf(t, d.of, d.when, 1))
-	k := periodKey{"IS", d.when.Truncate(24 * time.Hour).Unix()}
-	s.handler().audits.forget(k)
+	s.handler().audits.forget(periodKey{"IS", day(0).Unix()})
 	shown, _, _ = listed(s.get(200, some))
 	require.Equal(t, want, shown)
-	s.get(200, "/numbers/"+address("period", "IS", d.when.Truncate(24*time.Hour)))
+	check(0)
 	shown, _, _ = listed(s.get(200, some))
 	require.Equal(t, want[1:], shown)
 
 	// A past period of which no number was used can be checked, too.
 	d.used = -1
-	s.get(200, "/numbers/"+address("period", "IS", d.when.AddDate(0, 0, -125).Truncate(24*time.Hour)))
+	check(125)
 	shown, _, _ = listed(s.get(200, some))
 	require.Len(t, shown, len(want)-2)
-	d.used = 0
+}
 
-	d.count = 10
-	page = s.get(200, some)
-	shown, newer, older = listed(page)
-	require.Empty(t, fmt.Sprint(strings.Join(shown, ""), newer, older))
+// If all periods were checked and have no discrepancies, there is nothing to look at. Without Stored, there is no such
+// choice.
+func TestNothingToLookAt(t *testing.T) {
+	s := open(t, func(s *site) { s.stored = append(s.stored, "IS202110240002", "IS202110240004") })
+	s.get(200, today)
+	page := s.get(200, some)
+	shown, newer, older := listed(page)
+	require.Empty(t, strings.Join(shown, "")+newer+older)
 	require.Contains(t, page, "There is nothing to look at.")
-
 	s.series[0].Stored = nil
 	page = s.get(200, some)
 	shown, _, _ = listed(page)
-	require.Len(t, shown, 10, "there is no such choice")
+	require.Len(t, shown, 1)
 	require.NotContains(t, page, "show=discrepancies")
 }
 

@@ -331,7 +331,7 @@ func TestLookUpInvoice(t *testing.T) {
 	want := c.invoice(t, c.order(t, 1250).Number, today)
 	page := c.send(t, http.StatusOK, "GET",
 		"/numbers/period?key=INV&start=2021-10-01T00:00:00Z&number="+want.Number, "")
-	require.Contains(t, page, `<a href="../invoices/`+want.Number+`">Open the document</a>`)
+	require.Contains(t, page, `<a href="../invoices/`+want.Number+`" class="screen">Open the document</a>`)
 	var got invoice
 	c.send(t, http.StatusOK, "GET", "/invoices/"+want.Number, "", &got)
 	require.Equal(t, want, got)
