@@ -47,7 +47,7 @@ func (h *handler) lookUp(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodHead {
 		return writeHead(w)
 	}
-	h.write(w, http.StatusOK, "lookup.html", frame{Title: "Several series have this number", Back: []link{home},
+	h.write(w, http.StatusOK, "lookup.html", frame{Title: "Several series can have this number", Back: []link{home},
 		Number: text}, struct {
 		Number  string
 		Count   int64

@@ -226,6 +226,25 @@ func TestLookUpEarlier(t *testing.T) {
 	require.EqualValues(t, 1, s.read.Load())
 }
 
+// A number that hides its sequence, or that has a check digit, is looked up as it is printed.
+func TestLookUpForms(t *testing.T) {
+	for name, opts := range map[string][]serial.Option{
+		"hidden":      {hidden, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}")},
+		"check digit": {serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}{check:luhn}")},
+		"blanks":      {serial.WithTemplate(" {type}{date:yyyyMMdd}{seq:4:letters} ")},
+		"never":       {serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}")},
+		"start":       {serial.WithStart(500)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var numbers []string
+			s := open(t, func(s *site) { numbers = s.scheme([]int{10}, opts...) })
+			for i, says := range map[int]string{9: "is stored.", 10: "is missing. Nobody has explained it."} {
+				require.Equal(t, strings.TrimSpace(numbers[i])+" was issued and "+says, fateOf(t, s.find(200, numbers[i])))
+			}
+		})
+	}
+}
+
 // With a shared counter, a number of any type is looked up, and the answer says which type has its sequence.
 func TestLookUpSharedCounter(t *testing.T) {
 	const many = 10_000
