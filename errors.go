@@ -145,8 +145,9 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 			"so that this generator might print the same text again; %s", ErrConflict, typ, used, cure)
 	case exchange.Calendar:
 		if entered.Calendar == "" {
-			return fmt.Errorf("%w: %s holds %.80q, which this version did not write; find the last number used, delete the "+
-				"key, and run: %s", ErrConflict, g.issuer.RecordKey(r.Type), r.Entered, g.operate(r, "raise"))
+			return fmt.Errorf("%w: %s holds %.80q, which this version did not write; stop all processes that issue these "+
+				"numbers, find the last one used, delete the key, and run: %s", ErrConflict, g.issuer.RecordKey(r.Type),
+				r.Entered, g.operate(r, "raise"))
 		}
 		return fmt.Errorf("%w: %s: it is counted by %s, but this generator counts by %s; a series keeps its period and year "+
 			"start: give this generator the same ones, or begin a new series with another type, or with another key prefix "+
@@ -190,7 +191,7 @@ func (g *Generator) describeConflict(r *exchange.Refusal, entered exchange.Perio
 			"command, which has the ledger (see package serialcmd); to leave the ledger, stop the service and run: %s",
 			ErrConflict, g.subject(r.Type), in, issue.ErrSetAside, g.operate(r, "takeover", "-leave-ledger"))
 	}
-	return fmt.Errorf("%w: %s is in %s, and by this generator's clock it would be in %s: another time zone or day start "+
+	return fmt.Errorf("%w: %s is in %s, but this generator's settings put it in %s: another time zone or day start "+
 		"is in use; if this generator is right, stop the other process and run: %s", ErrConflict, g.subject(r.Type),
 		g.interval(entered), g.interval(here), g.operate(r, "takeover"))
 }
@@ -220,7 +221,7 @@ func init() {
 	}
 	program.Derive = func(generator any, name string, flags []string, hooks any) any {
 		c := generator.(*Generator).config
-		c.program, c.hooks = programName{name, flags}, append(slices.Clip(c.hooks), hooks.(Hooks))
+		c.program, c.hooks = programName{name, flags}, append([]Hooks{hooks.(Hooks)}, c.hooks...)
 		if c.ledger != nil {
 			c.ledger = &watchedLedger{Ledger: c.ledger}
 		}
@@ -259,7 +260,8 @@ func (g *Generator) operate(r *exchange.Refusal, command string, flags ...string
 	line := append([]string{cmp.Or(g.program.name, "serial"), command}, flags...)
 	switch own := g.ledger != nil || g.issuing.Floor != nil || g.key != nil; {
 	case g.program.flags != nil || g.program.name == "" && !own:
-		line = append(append(line, g.flags()...), g.program.flags...)
+		settings, zone := g.flags(r.Period.Start, r.Period.End)
+		line, where = append(append(line, settings...), g.program.flags...), zone+where
 	case g.program.name == "":
 		line[0] = "PROGRAM"
 		where = "PROGRAM is the service's own command (see package serialcmd), and " + where
@@ -269,13 +271,14 @@ func (g *Generator) operate(r *exchange.Refusal, command string, flags ...string
 
 // leave returns the command that leaves the ledger, which only a program without it can run.
 func (g *Generator) leave(typ string) string {
-	line := append([]string{"serial", "takeover", "-leave-ledger"}, g.flags()...)
-	where := "SEQ is the last number used in the current period, or 0"
+	settings, where := g.flags(time.Now().Unix())
+	line := append([]string{"serial", "takeover", "-leave-ledger"}, settings...)
 	if g.key != nil {
 		line = append(line, "-hidden-key", "FILE")
-		where = "FILE has the key that hides sequences, and " + where
+		where += "FILE has the key that hides sequences, and "
 	}
-	return strings.Join(append(line, operands(typ)...), " ") + ", where " + where
+	return strings.Join(append(line, operands(typ)...), " ") + ", where " + where +
+		"SEQ is the last number used in the current period, or 0"
 }
 
 // operands returns the arguments TYPE and SEQ.
@@ -289,14 +292,25 @@ func operands(typ string) []string {
 	return []string{typ, "SEQ"}
 }
 
-// flags returns cmd/serial's flags for the settings of a scheme that are not the default, except a hidden key.
-func (s *scheme) flags() (line []string) {
+// flags returns cmd/serial's flags for the settings that are not the default and that such a command needs, except a
+// hidden key. If the name of the time zone does not mean that zone at these instants, the operator fills in ZONE, and
+// where says so.
+func (g *Generator) flags(instants ...int64) (line []string, where string) {
+	s := &g.scheme
 	flag := func(name, value, usual string) {
+		separator := " "
+		if strings.HasPrefix(value, "-") {
+			separator = "="
+		}
 		if value != usual {
-			line = append(line, fmt.Sprintf("-%s '%s'", name, strings.ReplaceAll(value, "'", `'\''`)))
+			line = append(line, fmt.Sprintf("-%s%s'%s'", name, separator, strings.ReplaceAll(value, "'", `'\''`)))
 		}
 	}
-	flag("tz", s.calendar.Location.String(), "")
+	if name := s.calendar.Location.String(); s.zoneHasName(name, instants) {
+		flag("tz", name, "")
+	} else {
+		line, where = []string{"-tz ZONE"}, "ZONE is the IANA name of the service's time zone, and "
+	}
 	flag("period", s.calendar.Unit.Noun(), calendar.Day.Noun())
 	y := s.calendar.YearStart
 	flag("year-start", fmt.Sprintf("%02d-%02d", y.Month+1, y.Day+1), "01-01")
@@ -305,13 +319,24 @@ func (s *scheme) flags() (line []string) {
 	flag("start", strconv.FormatInt(s.base+1, 10), "1")
 	flag("last", strconv.FormatInt(s.last, 10), "0")
 	flag("prefix", s.prefix, defaultPrefix)
+	flag("retention", strconv.Itoa(g.issuing.Retention), "0")
 	if s.over > 0 {
 		line = append(line, "-until "+s.until.String())
 	}
 	if s.shared {
 		line = append(line, "-shared")
 	}
-	return line
+	return line, where
+}
+
+// zoneHasName reports whether a command understands a name as this time zone at these instants, Unix seconds.
+func (s *scheme) zoneHasName(name string, instants []int64) bool {
+	named, err := time.LoadLocation(name)
+	return err == nil && name != "" && !slices.ContainsFunc(instants, func(unix int64) bool {
+		_, here := s.local(unix).Zone()
+		_, there := time.Unix(unix, 0).In(named).Zone()
+		return here != there
+	})
 }
 
 // wider returns a template with one more character for the sequence, "" if this calendar has none.

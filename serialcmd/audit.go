@@ -301,7 +301,11 @@ func (c *command) readExplanations(ctx context.Context, input io.Reader, typ str
 	yield func(serial.Explanation) bool) error {
 	r := newCSV(ctx, input)
 	now := time.Now()
+	r.FieldsPerRecord = -1 // checked below
 	header, err := r.Read()
+	for err == nil && isNext(header) {
+		header, err = r.Read()
+	}
 	if errors.Is(err, io.EOF) {
 		return errors.New("empty; want a first line that names the columns")
 	}
@@ -320,8 +324,12 @@ func (c *command) readExplanations(ctx context.Context, input io.Reader, typ str
 		if err != nil {
 			return err
 		}
-		if slices.Equal(record, header) { // in concatenated files
+		if slices.Equal(record, header) || isNext(record) { // in concatenated files
 			continue
+		}
+		if len(record) != len(header) {
+			line, _ := r.FieldPos(0)
+			return fmt.Errorf("line %d: %d fields; want %d", line, len(record), len(header))
 		}
 		fields := map[string]string{}
 		for i, name := range header {
@@ -336,6 +344,11 @@ func (c *command) readExplanations(ctx context.Context, input io.Reader, typ str
 			return nil
 		}
 	}
+}
+
+// isNext reports whether a record is what raise and takeover print before explanations.
+func isNext(record []string) bool {
+	return len(record) == 1 && (strings.HasPrefix(record[0], "next ") || strings.HasPrefix(record[0], "seq "))
 }
 
 // checkHeader refuses columns that do not make explanations. Other columns may be there, too.

@@ -22,6 +22,7 @@ type subcommand struct {
 	needs   program.Need
 	flags   []string // its own
 	n       int      // the default of -n
+	counts  string   // the usage of -n
 	run     func(*command, context.Context) error
 }
 
@@ -29,11 +30,13 @@ type subcommand struct {
 func commands() []subcommand {
 	return []subcommand{
 		{
-			name: "next", args: "TYPE", needs: program.Counters, n: 1, flags: []string{"n", "once"}, run: (*command).next,
+			name: "next", args: "TYPE", needs: program.Counters, n: 1, flags: []string{"n", "once"},
+			counts: "issue `N` numbers, one per line. Default 1", run: (*command).next,
 			summary: "issue the next number, the next N, or a request's number",
-			detail: `If only some of the N numbers can be issued, they are printed, and the exit code
-is 1. If numbers were issued but could not be printed, the error names them. If
-stdout is closed, nothing is issued.`,
+			detail: `Up to 100,000 numbers are issued all or none. If N is larger and a later part
+fails, the earlier numbers are printed, and the exit code is 1. If numbers were
+issued but could not be printed, the error names them. If stdout is closed,
+nothing is issued.`,
 		},
 		{
 			name: "peek", args: "TYPE", needs: program.Redis, run: (*command).peek,
@@ -42,13 +45,15 @@ stdout is closed, nothing is issued.`,
 ` + undated,
 		},
 		{
-			name: "history", args: "TYPE", needs: program.Redis, n: 7, flags: []string{"n"}, run: (*command).history,
+			name: "history", args: "TYPE", needs: program.Redis, n: 7, flags: []string{"n"},
+			counts: "show the last `N` periods, with the current one. Default 7", run: (*command).history,
 			summary: "print how many numbers each of the last periods issued",
 			detail: `The newest period comes first. Unused periods, and periods whose counter is no
 longer kept, are omitted.`,
 		},
 		{
-			name: "prepare", args: "TYPE", needs: program.Redis, n: 2, flags: []string{"n"}, run: (*command).prepare,
+			name: "prepare", args: "TYPE", needs: program.Redis, n: 2, flags: []string{"n"},
+			counts: "open `N` periods, with the current one. Default 2", run: (*command).prepare,
 			summary: "open this period and the next ones; print the next number",
 			detail:  undated,
 		},
@@ -63,7 +68,7 @@ raise its counter.
 		{
 			name: "takeover", args: "TYPE SEQ", needs: program.Redis, flags: []string{"reason", "by", "leave-ledger"},
 			run:     (*command).takeover,
-			summary: "give the series to this calendar; print the next number",
+			summary: "give the series to this time zone; print the next number",
 			detail: `This ends "conflicting period" if a process with another time zone or day start,
 or with a ledger, opened the period. Stop that process first, since it is refused
 from then on. SEQ is the last sequence used in the current period of this
@@ -73,11 +78,11 @@ program's time zone and day start, or 0 if none was. A counter is never lowered.
 		{
 			name: "audit", args: "TYPE [FILE]", needs: program.Redis, flags: []string{"date", "column", "explained", "earlier"},
 			run:     (*command).audit,
-			summary: "list the numbers that are missing, double or never issued",
+			summary: "list numbers that are missing, used twice or never issued",
 			detail: `FILE or stdin contains the numbers used, one per line. The exit code is 3 unless
 all numbers are accounted for. Numbers issued during the audit do not matter.
-Missing numbers include those that nobody got: raise, a floor or a ledger's block
-skipped them, or their caller gave up. With -explained or a register, the reasons
+A missing number may never have reached anybody: raise, a floor or a ledger
+skipped it, or its caller gave up. With -explained or a register, the reasons
 are printed, and explained numbers no longer count as missing.`,
 		},
 		{
@@ -114,8 +119,8 @@ type. A single argument is FILE if such a file exists.`,
 }
 
 // undated is the help about numbers whose date is not known.
-const undated = `If the template prints a more exact date than the period, this prints the
-sequence, and the number with today's date.`
+const undated = `If the template prints a more exact date than the period, such as the day of a
+month, this prints the sequence, and the number with today's date.`
 
 // skipping is the help of commands that skip sequences.
 const skipping = `If sequences were skipped, two lines of CSV list them: a file for audit
@@ -157,8 +162,7 @@ func (c *command) define() {
 			return nil
 		})
 	}
-	c.flags.Func("n", "how many numbers, or periods with the current one, up to `N`. Default 1 for next, 7 for "+
-		"history, 2 for prepare", func(value string) error {
+	c.flags.Func("n", "", func(value string) error {
 		n, err := program.Integer(value, strconv.IntSize)
 		if c.n = int(n); err == nil && n < 1 {
 			err = errors.New("want at least 1")
@@ -166,16 +170,16 @@ func (c *command) define() {
 		return err
 	})
 	text(&c.once, "once",
-		"issue a number to this request, `ID`; while its answer is kept, the same request gets the same number")
-	text(&c.date, "date", "a `DATE` in the period, such as 2021-10-24; if periods are shorter than a day, with a time, "+
+		"issue the number of the request `ID`; until its answer expires, the same ID gets the same number")
+	text(&c.date, "date", "`DATE` in the period, such as 2021-10-24; if periods are shorter than a day, with a time, "+
 		"as in \"2021-10-24 15:04\". Default now")
 	text(&c.column, "column",
 		"read the numbers from the column `NAME` of CSV input, whose first line names the columns")
-	text(&c.explained, "explained", "CSV `FILE` that says why numbers are missing, or - for stdin. Its first line names "+
-		"its columns: reason, and either number or first and last, which are sequences of the audited period. Optional "+
-		"columns are by, at (such as 2021-10-24T17:05:00Z), unused (true if no document may have the numbers) and "+
+	text(&c.explained, "explained", "CSV `FILE` with the reasons of missing numbers, or - for stdin. Its first line "+
+		"names its columns: reason, and either number or first and last, which are sequences of the audited period. "+
+		"Optional columns are by, at (such as 2021-10-24T17:05:00Z), unused (true if no document may have the numbers) and "+
 		"possible (true if the reason is shown, but explains nothing)")
-	c.flags.Func("earlier", "a `TEMPLATE` with which numbers of this period were printed before it was changed. Give the "+
+	c.flags.Func("earlier", "`TEMPLATE` with which numbers of this period were printed before it was changed. Give the "+
 		"flag once for each; the present template comes first, then these, in order",
 		func(value string) error { c.earlier = append(c.earlier, value); return nil })
 	c.flags.BoolFunc("dry-run", "only list what would be done. Default if stdin is a terminal; -dry-run=false writes",
@@ -184,8 +188,8 @@ func (c *command) define() {
 		switchOf(&c.force))
 	c.flags.BoolFunc("leave-ledger", "give up the series' ledger, if it has one: if Redis loses data after that, numbers "+
 		"may be issued twice", switchOf(&c.leaveLedger))
-	person(&c.reason, "reason", "`TEXT` that says why nobody has the skipped numbers; requires -by")
-	person(&c.by, "by", "`NAME` of who says so; requires -reason")
+	person(&c.reason, "reason", "why nobody has the skipped numbers, as `TEXT`; needs -by")
+	person(&c.by, "by", "`NAME` of the person who says so; needs -reason")
 	if c.Settings != nil {
 		for _, name := range c.Settings.Define(c.flags) {
 			c.settings = append(c.settings, c.flags.Lookup(name))
@@ -211,23 +215,28 @@ func (c *command) parse() error {
 	if len(c.args) > 0 && c.args[0] == "help" {
 		asked, c.args = true, c.args[1:]
 	}
+	var unknown error
 	if len(c.args) > 0 && c.args[0] != "help" {
 		all := commands()
-		i := slices.IndexFunc(all, func(s subcommand) bool { return s.name == c.args[0] })
-		if i < 0 {
-			return cmp.Or(wrong, misused("unknown command %q", c.args[0]))
+		if i := slices.IndexFunc(all, func(s subcommand) bool { return s.name == c.args[0] }); i >= 0 {
+			c.row, c.args = &all[i], c.args[1:]
+		} else if unknown = misused("unknown command %q", c.args[0]); strings.Contains(c.args[0], "://") {
+			unknown = misused("got a URL, want a command") // the URL may have a password
 		}
-		c.row, c.args = &all[i], c.args[1:]
 	}
 	for _, name := range names {
 		switch {
 		case c.row != nil && !c.row.has(c, name):
-			return misused("%s has no flag -%s", c.row.name, name)
+			return misused("%s has no flag -%s; write -- before an argument that begins with -", c.row.name, name)
+		case c.flags.Lookup(name) == nil && c.Settings == nil:
+			return misused("no command has a flag -%s; this program has the service's settings", name)
 		case c.flags.Lookup(name) == nil:
 			return misused("no command has a flag -%s", name)
 		}
 	}
 	switch {
+	case unknown != nil:
+		return cmp.Or(wrong, unknown)
 	case wrong != nil:
 		return wrong
 	case asked:
@@ -281,7 +290,9 @@ func (c *command) split() (names []string, asked bool, err error) {
 			return names, asked, misused("-%s is empty, perhaps because a shell variable is not set; give a value, or omit "+
 				"the flag", name)
 		}
-		if err := f.Value.Set(value); err != nil {
+		if err := f.Value.Set(value); err != nil && strings.Contains(value, "://") { // it may have a password
+			return names, asked, misused("-%s: %w", name, err)
+		} else if err != nil {
 			return names, asked, misused("-%s %q: %w", name, value, err)
 		}
 	}
@@ -313,7 +324,9 @@ func (s *subcommand) has(c *command, name string) bool {
 // options returns all flags of a command: its own, those for settings, and -json.
 func (s *subcommand) options(c *command) (all []*flag.Flag) {
 	for _, name := range s.flags {
-		all = append(all, c.flags.Lookup(name))
+		f := *c.flags.Lookup(name)
+		f.Usage = cmp.Or(f.Usage, s.counts)
+		all = append(all, &f)
 	}
 	if s.needs == program.Nothing {
 		return all
@@ -324,13 +337,12 @@ func (s *subcommand) options(c *command) (all []*flag.Flag) {
 // checkArgs refuses empty arguments and a wrong number of arguments. It sets those that are
 // omitted, and TYPE if numbers have no type, to "". It never prints an argument, which may be a URL with a password.
 func (c *command) checkArgs() error {
-	want := c.row.args
-	if c.typeless() {
-		want = strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(want, "[TYPE]"), "TYPE"))
-	}
+	want := c.arguments(c.row)
 	names := strings.Fields(want)
 	for i, name := range names {
 		switch {
+		case strings.Trim(name, "[]") == "TYPE" && i < len(c.args) && strings.Contains(c.args[i], "://"):
+			return misused("got a URL, want a TYPE") // the URL may have a password
 		case i < len(c.args) && c.args[i] == "":
 			return misused("%s is empty, perhaps because a shell variable is not set", strings.Trim(name, "[]"))
 		case i >= len(c.args) && !strings.HasPrefix(name, "["):
@@ -347,6 +359,14 @@ func (c *command) checkArgs() error {
 		c.args = slices.Insert(c.args, 0, "")
 	}
 	return nil
+}
+
+// arguments returns the arguments of a command.
+func (c *command) arguments(s *subcommand) string {
+	if c.typeless() {
+		return strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(s.args, "[TYPE]"), "TYPE"))
+	}
+	return s.args
 }
 
 // typeless reports whether numbers have no type.

@@ -20,7 +20,7 @@ func (c *command) usage(s *subcommand) string {
 	if len(s.options(c)) > 0 {
 		words += " [flags]"
 	}
-	return strings.TrimSpace(words + " " + s.args)
+	return strings.TrimSpace(words + " " + c.arguments(s))
 }
 
 // hint returns the usage line for misuse of the command, or of the program if there is no command.
@@ -37,7 +37,7 @@ func (c *command) help() string {
 	if c.row == nil {
 		fmt.Fprintf(&b, "Usage: %s COMMAND [flags] ARGUMENTS\n\nCommands:\n", c.Name)
 		for _, s := range commands() {
-			fmt.Fprintf(&b, "  %-27s %s\n", s.name+" "+s.args, s.summary)
+			fmt.Fprintf(&b, "  %-27s %s\n", s.name+" "+c.arguments(&s), s.summary)
 		}
 		fmt.Fprintf(&b, `
 %q lists the flags of a command. Flags may come before or
@@ -61,12 +61,13 @@ for which nothing was sent to Redis, and 3 for an audit that found something.
 			b.WriteString("\nFlags, before or after the arguments:\n")
 		}
 		value, text := flag.UnquoteUsage(f) // "" for a switch
-		fmt.Fprintf(&b, "  %-17s", strings.TrimSuffix("-"+f.Name+" "+value, " "))
-		for column := 20; text != ""; {
+		fmt.Fprintf(&b, "  %-18s", strings.TrimSuffix("-"+f.Name+" "+value, " "))
+		text = strings.TrimPrefix(text, value+" ")
+		for column := 21; text != ""; {
 			var word string
 			if word, text, _ = strings.Cut(text, " "); column+len(word) >= 90 {
-				b.WriteString("\n" + strings.Repeat(" ", 19))
-				column = 20
+				b.WriteString("\n" + strings.Repeat(" ", 20))
+				column = 21
 			}
 			b.WriteString(" " + word)
 			column += len(word) + 1

@@ -115,11 +115,15 @@ func (c *command) liftAll(ctx context.Context, all []*found, dry bool) (failed e
 	for _, f := range all {
 		if f.Action == wouldRaise && !dry && failed == nil {
 			if err := c.lift(ctx, f); err != nil {
-				failed = fmt.Errorf("%w; %s raised before %s, and none after it", err, counted(lifted, "type"), c.series(f.Type))
+				f.Action, failed = failing, err
+				c.warn("%s raised before %s, and none after it", counted(lifted, "type"), c.series(f.Type))
 			} else {
 				f.Action = raised
 				lifted++
 			}
+		}
+		if f.Action == wouldRaise && failed != nil {
+			f.Action = notRaised
 		}
 		c.printFound(f)
 	}
@@ -135,15 +139,15 @@ func nothingWritten(all []*found, dry bool) string {
 	case !slices.ContainsFunc(all, func(f *found) bool { return f.Action != ignored }):
 		return "none of the numbers belongs to a current period, so nothing was written; is the time zone right?"
 	case dry:
-		return "nothing was written; -dry-run=false writes"
+		return "dry run: nothing was written; to write, add -dry-run=false"
 	}
 	return ""
 }
 
 // isFile reports whether the only argument is FILE, not TYPE: such a file exists, or there is nothing else to read.
 func (c *command) isFile(arg string) bool {
-	_, err := os.Stat(arg)
-	return err == nil || arg == "-" || isTerminal(c.Stdin)
+	info, err := os.Stat(arg)
+	return err == nil && !info.IsDir() || arg == "-" || isTerminal(c.Stdin)
 }
 
 // last returns the last number of a type. If the counter is lost, which raising repairs, its Seq is negative.
@@ -159,6 +163,7 @@ func (c *command) last(ctx context.Context, typ string) (serial.Number, error) {
 
 // lift raises a counter, and verifies that it belongs to the intended period, since Raise knows only the current one.
 func (c *command) lift(ctx context.Context, f *found) error {
+	c.typ = f.Type
 	if err := c.gen.Raise(issue.KeepLedger(ctx), f.Type, f.Greatest); err != nil {
 		return err
 	}
@@ -198,6 +203,8 @@ type found struct {
 const (
 	raised     = "raised"      // to the greatest number found
 	wouldRaise = "would raise" // if the import wrote anything
+	failing    = "failed"      // with the error of the import
+	notRaised  = "not raised"  // after that error
 	stays      = "stays"       // the counter is already at that number, or above
 	ignored    = "ignored"     // of another period, or not of the named type
 )

@@ -133,7 +133,7 @@ func (c *command) peek(ctx context.Context) error {
 	case c.json:
 		c.printJSON(line)
 	case number.Seq == 0:
-		c.warn("no number of type %s was issued since %s", c.series(number.Type),
+		c.warn("no number of %s was issued since %s", c.series(number.Type),
 			number.Start.Format(time.RFC3339))
 	case number.Date.IsZero(): // Redis does not store the printed date
 		c.printf("seq %d\n", number.Seq)
@@ -154,7 +154,10 @@ func (c *command) parseNumber(context.Context) error {
 	case c.json:
 		c.printJSON(lineOf(number))
 	default:
-		c.printf("type %s\nstart %s\nseq %d\n", number.Type, number.Start.Format(time.RFC3339), number.Seq)
+		if number.Type != "" {
+			c.println("type", number.Type)
+		}
+		c.printf("start %s\nseq %d\n", number.Start.Format(time.RFC3339), number.Seq)
 	}
 	return nil
 }

@@ -32,6 +32,13 @@ func (s *surroundings) Apply(c *program.Config) {
 	c.Context = context.Background()
 }
 
+// during returns an option that ends the command with ctx.
+func during(ctx context.Context) serialcmd.Option { return contextOption{ctx} }
+
+type contextOption struct{ context.Context }
+
+func (o contextOption) Apply(c *program.Config) { c.Context = o.Context }
+
 // A service has a generator and its own command.
 type service struct {
 	*serial.Generator
@@ -60,8 +67,8 @@ func (s *service) generator(t *testing.T, opts ...serial.Option) *serial.Generat
 func (s *service) exits(t *testing.T, want int, stdin string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code := serialcmd.Main(s.Generator, append(s.opts, &surroundings{Args: args, Stdin: strings.NewReader(stdin),
-		Stdout: &out, Stderr: &errs})...)
+	code := serialcmd.Main(s.Generator, append([]serialcmd.Option{&surroundings{Args: args,
+		Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs}}, s.opts...)...)
 	require.Equal(t, want, code, "%q: %s%s", args, &out, &errs)
 	return out.String(), errs.String()
 }
@@ -297,7 +304,7 @@ func TestRegister(t *testing.T) {
 	r.failed = errors.New("the register is away")
 	stdout, stderr := s.exits(t, 1, "", "raise", "IS", "9", "-reason", "moved", "-by", "Bob")
 	require.Regexp(t, `^next IS202110240010\nfirst,.*\n8,9,moved,Bob,[^,]*,false\n$`, stdout)
-	require.Contains(t, stderr, "the explanation could not be stored, so keep these lines for audit -explained: "+
+	require.Contains(t, stderr, "the explanation could not be stored, so keep what is printed here: "+
 		"the register is away\n")
 	require.NotContains(t, stderr, "the ledger failed")
 	s.exits(t, 0, "", "raise", "IS", "11")
@@ -322,6 +329,92 @@ func TestFlush(t *testing.T) {
 	require.Len(t, unused, 1)
 	require.Equal(t, serial.BlockSkipped, unused[0].Reason)
 	require.Equal(t, []int64{11, 17}, []int64{unused[0].First, unused[0].Last})
+}
+
+// If a hook does not return, what was skipped is still known, printed and stored.
+func TestHookHangs(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	release := make(chan struct{})
+	s, r := newService(t, serial.WithHooks(serial.Hooks{Unused: func(context.Context, serial.Explanation) {
+		cancel() // as a signal does, so that the command waits a second and not ten
+		<-release
+	}})), new(register)
+	s.opts = []serialcmd.Option{serialcmd.WithRegister(r), during(ctx)}
+	defer close(release)
+	stdout, stderr := s.exits(t, 1, "", "raise", "IS", "5", "-reason", "moved", "-by", "Ada")
+	require.Regexp(t, `first,last,.*\n1,5,moved,Ada,[^,]*,false\n$`, stdout)
+	require.Contains(t, stderr, "gave up waiting until all unused numbers are reported")
+	require.Len(t, r.all, 1)
+}
+
+// If the ledger fails during an import, the printed command names the type that failed.
+func TestLedgerFailsDuringImport(t *testing.T) {
+	s := newService(t)
+	failing := &service{redis: s.redis}
+	failing.Generator = s.generator(t, serial.WithLedger(ledger(func(context.Context, serial.Reservation) (int64, error) {
+		return 0, errors.New("no route")
+	}), 10))
+	stdout, stderr := failing.exits(t, 1, "AA202110240001\nIS202110240007\n", "import")
+	require.Regexp(t, `^failed AA .*\nnot raised IS .*\n$`, stdout)
+	require.Contains(t, stderr, "run: serial takeover -leave-ledger -tz 'UTC' AA SEQ, where")
+	require.Contains(t, stderr, "0 types raised before AA, and none after it\n")
+}
+
+// What raise prints is a file of explanations as it is, also if several are joined.
+func TestPrintedExplanations(t *testing.T) {
+	s := newService(t)
+	s.exits(t, 0, "", "next", "IS")
+	var file strings.Builder
+	for _, seq := range []string{"3", "6"} {
+		stdout, _ := s.exits(t, 0, "", "raise", "IS", seq, "-reason", "moved", "-by", "Ada")
+		file.WriteString(stdout)
+	}
+	name := t.TempDir() + "/reasons.csv"
+	require.NoError(t, os.WriteFile(name, []byte(file.String()), 0o600))
+	s.exits(t, 0, "IS202110240001\n", "audit", "IS", "-explained", name)
+}
+
+// If the name of the time zone means another zone to the command, or none, the operator fills it in.
+func TestPrintedZone(t *testing.T) {
+	const fill = "-tz ZONE"
+	for zone, want := range map[*time.Location]string{
+		time.UTC: "-tz 'UTC'", time.Local: "-tz 'Local'", time.FixedZone("UTC", 0): "-tz 'UTC'",
+		time.FixedZone("EST", 10*3600): fill, time.FixedZone("", 0): fill, time.FixedZone("UTC+8", 8*3600): fill,
+	} {
+		s := &service{redis: serialtest.NewRedis(t, noon)}
+		s.Generator = s.generator(t, serial.WithLocation(zone), serial.WithRetention(3))
+		_, err := s.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		for _, key := range s.redis.Client().Keys(t.Context(), "*2021*").Val() {
+			require.NoError(t, s.redis.Client().Del(t.Context(), key).Err())
+		}
+		_, err = s.Next(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrCounterLost)
+		require.Contains(t, err.Error(), "run: serial raise "+want+" -retention '3' IS SEQ, where")
+		require.Equal(t, want == fill,
+			strings.Contains(err.Error(), "where ZONE is the IANA name of the service's time zone, and SEQ is"), err)
+		_, stderr := s.exits(t, 1, "", "next", "IS")
+		require.Contains(t, stderr, "run: orders-serial raise IS SEQ, where SEQ is")
+	}
+	s := &service{redis: serialtest.NewRedis(t, noon)}
+	s.Generator = s.generator(t, serial.WithLocation(time.FixedZone("EST", 10*3600)),
+		serial.WithLedger(new(serialtest.Ledger), 1))
+	_, stderr := s.exits(t, 2, "", "takeover", "-leave-ledger", "IS", "1")
+	require.Contains(t, stderr, "-tz ZONE IS SEQ, where ZONE is the IANA name of the service's time zone, and SEQ is")
+}
+
+// The command never prints a URL, which may have a password, and says that it has no flags for settings.
+func TestMistypedURL(t *testing.T) {
+	s := newService(t)
+	for _, args := range [][]string{{"redis://u:secret@h", "next", "IS"}, {"next", "redis://u:secret@h"},
+		{"next", "-n", "redis://u:secret@h", "IS"}, {"-redis", "redis://u:secret@h", "next", "IS"}} {
+		stdout, stderr := s.exits(t, 2, "", args...)
+		require.NotContains(t, stdout+stderr, "secret", args)
+	}
+	_, stderr := s.exits(t, 2, "", "-tz", "UTC", "next", "IS")
+	require.Contains(t, stderr, "no command has a flag -tz; this program has the service's settings\n")
+	_, stderr = s.exits(t, 2, "", "peek", "-x")
+	require.Contains(t, stderr, "peek has no flag -x; write -- before an argument that begins with -\n")
 }
 
 func TestNil(t *testing.T) {

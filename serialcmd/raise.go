@@ -36,8 +36,8 @@ func (c *command) takeover(ctx context.Context) error {
 		if c.leaveLedger {
 			does = "leaves"
 		}
-		c.warn("takeover %s the ledger of %s: if Redis loses data after that, numbers may be issued twice, and a program "+
-			"with the ledger skips the rest of the numbers that it set aside", does, typ)
+		c.warn("takeover %s the ledger of %s: if Redis loses data after that, numbers may be issued twice, and if the "+
+			"ledger is used again, the rest of its block is skipped", does, typ)
 		if c.leaveLedger {
 			err = c.gen.Takeover(ctx, typ, seq)
 		}
@@ -73,7 +73,7 @@ func (c *command) announce(ctx context.Context, s *explanation) error {
 		return fmt.Errorf("%s succeeded, but %w", c.row.name, err)
 	}
 	if l.Next == "" {
-		c.warn("no number of type %s is left in the period that began at %s",
+		c.warn("no number of %s is left in the period that began at %s",
 			c.series(l.Type), l.Start.Format(time.RFC3339))
 	}
 	if c.json {
@@ -89,7 +89,11 @@ func (c *command) announce(ctx context.Context, s *explanation) error {
 		c.printSkipped(s)
 	}
 	if err := c.out.Flush(); err != nil {
-		return fmt.Errorf("%s succeeded, but the output could not be written: %w", c.row.name, err)
+		skips := ""
+		if s != nil {
+			skips = fmt.Sprintf(" and skipped %d to %d", s.First, s.Last)
+		}
+		return fmt.Errorf("%s succeeded%s, but the output could not be written: %w", c.row.name, skips, err)
 	}
 	return nil
 }
@@ -171,6 +175,9 @@ func (c *command) skipping(ctx context.Context, lift func(seq int64) error) erro
 	if err := c.checkReason(); err != nil {
 		return err
 	}
+	if err := checkOpen(c.Stdout); err != nil {
+		return fmt.Errorf("%w; nothing was sent", err)
+	}
 	err = lift(seq)
 	unknown := c.flush(ctx)
 	s, unstored := c.explainSkip(ctx)
@@ -179,7 +186,7 @@ func (c *command) skipping(ctx context.Context, lift func(seq int64) error) erro
 	case err != nil:
 		c.printSkipped(s)
 		return errors.Join(unstored, err)
-	case unknown != nil:
+	case unknown != nil && s == nil:
 		unknown = fmt.Errorf("what %s skipped is not known: %w", c.row.name, unknown)
 	case s == nil && lost && seq > 0:
 		c.warn("the counter was lost, so it is not known which numbers were skipped, and none are explained")
@@ -199,10 +206,10 @@ func (c *command) explainSkip(ctx context.Context) (*explanation, error) {
 	if c.reason != "" {
 		e.Reason, e.By, e.Possible = c.reason, c.by, false
 		if r := c.register(); r != nil {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			ctx, cancel := briefly(ctx)
 			defer cancel()
 			if failed = r.Explain(ctx, e); failed != nil {
-				failed = fmt.Errorf("the explanation could not be stored, so keep these lines for audit -explained: %w", failed)
+				failed = fmt.Errorf("the explanation could not be stored, so keep what is printed here: %w", failed)
 			}
 		}
 	}

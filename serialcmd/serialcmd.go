@@ -1,5 +1,6 @@
-// Package serialcmd is the command serial for a service's own generator: with its template, time zone, ledger, floor,
-// hidden key and hooks. A service with any of these has such a command, because an operator at night needs one:
+// Package serialcmd provides the serial command for a service's own generator, with its template, time zone, ledger,
+// floor, hidden key and hooks. A service with a ledger, a floor or a hidden key needs one, since command serial cannot
+// stand in for it:
 //
 //	func main() {
 //		gen, err := numbers.NewGenerator() // the function that the service calls, too
@@ -62,7 +63,7 @@ func WithRegister(r Register) Option {
 	return option(func(c *program.Config) { c.Register = r })
 }
 
-// Main runs the command line in [os.Args] on gen's series, and returns the exit code: 0 for success, 1 for a failure, 2
+// Main runs the command in [os.Args] with gen, and returns the exit code: 0 for success, 1 for a failure, 2
 // for an invalid command line, for which nothing was sent to Redis, and 3 for an audit that found something. The first
 // SIGINT or SIGTERM ends the command, and a second one ends the process. Before Main returns, it waits until the Unused
 // hooks have received all unused numbers: up to 10 s, or 1 s after a signal.
@@ -113,7 +114,11 @@ func run(gen *serial.Generator, c *program.Config, opts []Option) int {
 		code = 2
 		_, _ = fmt.Fprintln(c.Stderr, cmd.hint()) // first, so that the reason comes last
 	}
-	for line := range strings.Lines(periodFlags(err.Error())) { // one for each option that New refuses
+	text := err.Error()
+	if c.Settings != nil {
+		text = periodFlags(text)
+	}
+	for line := range strings.Lines(text) { // one for each option that New refuses
 		cmd.warn("%s", strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "serial: "))
 	}
 	return code
@@ -129,6 +134,10 @@ type command struct {
 	scheme *serial.Scheme    // nil if it needs nothing
 	out    *bufio.Writer     // to stdout
 	skip   skip
+	typ    string // on which the command acts
+
+	flushed    bool  // flush was called
+	unreported error // its result
 
 	earlierSchemes []*serial.Scheme // of the earlier templates
 }
@@ -151,13 +160,14 @@ func (c *command) execute(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = cmp.Or(err, closes()) }()
+	c.typ = c.args[0]
 	if err = c.row.run(c, ctx); c.gen == nil || c.Settings != nil { // a generator made of flags has no other hooks
 		return err
 	}
 	if err := c.flush(ctx); err != nil {
 		c.warn("%s", strings.TrimPrefix(err.Error(), "serial: "))
 	}
-	if err != nil && c.LedgerFails() && !errors.Is(err, serial.ErrConflict) {
+	if err != nil && c.LedgerFails() && ctx.Err() == nil && !errors.Is(err, serial.ErrConflict) {
 		c.warn("the ledger failed: wait for its database; or, to leave the ledger, %s", c.leaving())
 	}
 	return err
@@ -165,7 +175,7 @@ func (c *command) execute(ctx context.Context) (err error) {
 
 // leaving says how to leave the ledger.
 func (c *command) leaving() string {
-	return "stop the service, remove WithLedger from it, and run: " + c.Leave(c.args[0])
+	return "stop the service, remove WithLedger from it, and run: " + c.Leave(c.typ)
 }
 
 // open gets the generator or the scheme that the command needs, and its settings.
@@ -190,15 +200,21 @@ func (c *command) open() (closes func() error, err error) {
 	return closes, nil
 }
 
-// flush waits until the hooks have received all unused numbers: up to 10 s, or 1 s after a signal.
+// flush waits until the hooks have received all unused numbers, once.
 func (c *command) flush(ctx context.Context) error {
-	limit := 10 * time.Second
-	if ctx.Err() != nil {
-		limit = time.Second
+	if !c.flushed {
+		ctx, cancel := briefly(ctx)
+		defer cancel()
+		c.flushed, c.unreported = true, c.gen.Flush(ctx)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	defer cancel()
-	return c.gen.Flush(ctx)
+	return c.unreported
+}
+
+// briefly returns a context for what follows the work: it ends after 10 s, or 1 s after a signal has ended ctx.
+func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
+	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, cancel) })
+	return brief, func() { stop(); cancel() }
 }
 
 // register returns the program's register, or nil.

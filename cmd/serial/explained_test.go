@@ -81,7 +81,7 @@ func TestAuditExplainedRefuses(t *testing.T) {
 		`Unused and Possible are both set`:                "first,last,reason,possible,unused\n1,2,void,true,true\n",
 		`at "yesterday": want an RFC 3339 time`:           "first,last,reason,at\n1,2,void,yesterday\n",
 		`unused "perhaps": want true or`:                  "first,last,reason,unused\n1,2,void,perhaps\n",
-		"record on line 2: wrong number of fields":        "first,last,reason\n1,2\n",
+		"line 2: 2 fields; want 3":                        "first,last,reason\n1,2\n",
 		`the columns are ["number"]; want reason`:         "number\n",
 		`the columns are ["first" "reason"]; want reason`: "first,reason\n",
 		`the columns are ["reason"]; want reason`:         "reason\n",

@@ -48,7 +48,7 @@ func TestImport(t *testing.T) {
 		stdout, stderr := e.with(stored).exits(t, 0, append([]string{"import"}, args...)...)
 		require.Equal(t, "ignored IS in 2 January 2020: 2 numbers up to 0300\n"+would+
 			"would raise PO in "+named+": from 0000 to 0002; 1 number\n"+others, stdout)
-		require.Equal(t, "serial: nothing was written; -dry-run=false writes\n", stderr)
+		require.Equal(t, "serial: dry run: nothing was written; to write, add -dry-run=false\n", stderr)
 	}
 	var out, errs bytes.Buffer
 	code := run(context.Background(), []string{"import"}, e.get, keyboard{strings.NewReader(stored), info{}}, &out, &errs)
@@ -163,7 +163,7 @@ func TestImportForce(t *testing.T) {
 			stdout, stderr = e.with(row.input).exits(t, 0, append(args, "-dry-run", "-force")...)
 			require.Contains(t, stdout, "would raise IS in")
 			requireSays()
-			require.True(t, strings.HasSuffix(stderr, "serial: nothing was written; -dry-run=false writes\n"), stderr)
+			require.Regexp(t, "serial: dry run: nothing was written; to write, add -dry-run=false\n$", stderr)
 			require.Empty(t, m.Keys())
 			stdout, stderr = e.with(row.input).exits(t, 0, append(args, "-force")...)
 			require.Contains(t, stdout, "raised IS in")
@@ -261,7 +261,7 @@ func TestImportAtTheEnd(t *testing.T) {
 	})
 	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": "UTC"}
 	stdout, stderr := e.with("IS"+now.Format("200601021504")+"0007").exits(t, 1, "import", "-period", "minute")
-	require.Contains(t, stdout, "would raise IS")
+	require.Contains(t, stdout, "failed IS")
 	require.Contains(t, stderr, fmt.Sprintf("IS: %s ended meanwhile, and the counter that was raised may be that of %s",
 		now.Format("2 January 2006, 15:04")+" to "+now.Add(time.Minute).Format("15:04"),
 		now.Add(time.Minute).Format("2 January 2006, 15:04")+" to "+now.Add(2*time.Minute).Format("15:04")))
@@ -316,7 +316,7 @@ func TestImportFails(t *testing.T) {
 	})
 	stdout, stderr := e.with("AA"+day+"0002\nIS"+day+"0007").exits(t, 1, "import")
 	require.Contains(t, stderr, "boom")
-	require.Contains(t, stderr, "; 0 types raised before AA, and none after it")
-	require.NotContains(t, stdout, "raised")
+	require.Contains(t, stderr, "serial: 0 types raised before AA, and none after it\n")
+	require.Regexp(t, `^failed AA .*\nnot raised IS .*\n$`, stdout)
 	require.False(t, m.Exists("serial:{IS}:"+day))
 }

@@ -5,8 +5,8 @@
 //	serial history [-n PERIODS] TYPE         print how many numbers each of the last periods issued
 //	serial prepare [-n PERIODS] TYPE         open this period and the next ones; print the next number
 //	serial raise TYPE SEQ                    make the next number at least SEQ+1, and print it
-//	serial takeover TYPE SEQ                 give the series to this calendar; print the next number
-//	serial audit [-date DATE] TYPE [FILE]    list the numbers that are missing, double or never issued
+//	serial takeover TYPE SEQ                 give the series to this time zone; print the next number
+//	serial audit [-date DATE] TYPE [FILE]    list numbers that are missing, used twice or never issued
 //	serial import [-dry-run] [TYPE] [FILE]   raise counters to the numbers of another system
 //	serial parse NUMBER                      print a number's type, sequence and start of the period
 //	serial template TEMPLATE                 explain a template by examples, or say why it is refused
@@ -24,8 +24,8 @@
 //
 // All processes that issue numbers of a type must agree on -tz, -period, -day-start, -year-start, -template,
 // -hidden-key and -prefix, whether they run this command or another program. So with a Redis URL, the time zone is
-// required: this machine's may differ from that of other processes. Without a URL, only next, parse, template and
-// version work, and next counts in memory, for this run only.
+// required: this machine's may differ from that of other processes. Without a URL, only next, parse, template,
+// completion, version and help work, and next counts in memory, for this run only.
 //
 // The key of a hidden sequence is secret. It is read as hexadecimal digits from $SERIAL_HIDDEN_KEY or from the file
 // that -hidden-key names, never from the command line.
@@ -57,8 +57,9 @@
 // -reason and -by, it explains why nobody has these numbers. Without these flags, the reason is only possible, and
 // explains nothing.
 //
-// If a service sets a type's numbers aside in a ledger, only programs with that ledger can issue, prepare and raise
-// them: the service has a command of its own, with package serialcmd. Takeover needs -leave-ledger. That gives up the
+// If a service sets a type's numbers aside in a ledger, only programs with that ledger can raise them, and issue and
+// prepare them until the period ends: use the service's own command, made with package serialcmd. Takeover needs
+// -leave-ledger. That gives up the
 // ledger: if Redis loses data after that, numbers may be issued twice.
 //
 // For bash, "source <(serial completion bash)" completes commands and flags; for fish, "serial completion fish | source".

@@ -245,7 +245,7 @@ func TestWithURL(t *testing.T) {
 
 func TestPeekOfNothing(t *testing.T) {
 	m, e, day := issued(t, 0)
-	says := "no number of type IS was issued since " + day[:4] + "-" + day[4:6] + "-" + day[6:] + "T00:00:00"
+	says := "no number of IS was issued since " + day[:4] + "-" + day[4:6] + "-" + day[6:] + "T00:00:00"
 	stderr := e.fails(t, 0, says, "peek", "IS")
 	require.Equal(t, 1, strings.Count(stderr, "\n"))
 	require.Empty(t, m.Keys())
@@ -335,7 +335,7 @@ func TestOutputFails(t *testing.T) {
 			append([]string{"next", "-once", "a", "PO"}, wide...)},
 		{"the 2 numbers from PO" + day + "000004 to PO" + day + "000005 were issued but could not all be written",
 			append([]string{"next", "-n", "2", "-json", "PO"}, wide...)},
-		{"raise succeeded, but " + general, []string{"raise", "-tz", zone, "PO", "7"}},
+		{"raise succeeded and skipped 6 to 7, but " + general, []string{"raise", "-tz", zone, "PO", "7"}},
 		{"prepare succeeded, but " + general, []string{"prepare", "-tz", zone, "-json", "PO"}},
 		{general, []string{"peek", "-tz", zone, "IS"}},
 		{general, []string{"history", "-tz", zone, "-json", "IS"}},

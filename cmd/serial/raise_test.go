@@ -44,7 +44,7 @@ func TestAnnounce(t *testing.T) {
 	}
 	_, stdout, stderr := e.do("raise", "-json", "G", "0")
 	require.Regexp(t, `^\{"number":"G`+day+`9999","type":"G","start":"`+start+`[^"]*","seq":9999\}\n$`, stdout)
-	require.Contains(t, stderr, "no number of type G is left")
+	require.Contains(t, stderr, "no number of G is left")
 	e.exits(t, 1, "next", "G")
 }
 
@@ -78,7 +78,7 @@ func TestTodaysNumber(t *testing.T) {
 
 		stdout, stderr := e.exits(t, 0, "raise", "IS", "99999", "-period", row.period, "-template", row.template)
 		require.NotContains(t, stdout, "next")
-		require.Contains(t, stderr, "no number of type IS is left")
+		require.Contains(t, stderr, "no number of IS is left")
 	}
 }
 
