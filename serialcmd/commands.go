@@ -30,13 +30,12 @@ type subcommand struct {
 func commands() []subcommand {
 	return []subcommand{
 		{
-			name: "next", args: "TYPE", needs: program.Counters, n: 1, flags: []string{"n", "once"},
-			counts: "issue `N` numbers, one per line. Default 1", run: (*command).next,
+			name: "next", args: "TYPE", needs: program.Counters, n: 1, run: (*command).next,
+			flags: []string{"n", "once"}, counts: "issue `N` numbers, one per line. Default 1",
 			summary: "issue the next number, the next N, or a request's number",
-			detail: `Up to 100,000 numbers are issued all or none. If N is larger and a later part
-fails, the earlier numbers are printed, and the exit code is 1. If numbers were
-issued but could not be printed, the error names them. If stdout is closed,
-nothing is issued.`,
+			detail: `Up to 100,000 numbers are issued all or none. If N is larger and a later part fails, the earlier numbers
+are printed, and the exit code is 1. If numbers were issued but could not be printed, the error names them. If stdout
+is closed, nothing is issued.`,
 		},
 		{
 			name: "peek", args: "TYPE", needs: program.Redis, run: (*command).peek,
@@ -45,57 +44,49 @@ nothing is issued.`,
 ` + undated,
 		},
 		{
-			name: "history", args: "TYPE", needs: program.Redis, n: 7, flags: []string{"n"},
-			counts: "show the last `N` periods, with the current one. Default 7", run: (*command).history,
+			name: "history", args: "TYPE", needs: program.Redis, n: 7, run: (*command).history,
+			flags: []string{"n"}, counts: "show the last `N` periods, with the current one. Default 7",
 			summary: "print how many numbers each of the last periods issued",
-			detail: `The newest period comes first. Unused periods, and periods whose counter is no
-longer kept, are omitted.`,
+			detail:  `The newest period comes first. Unused periods, and periods whose counter is no longer kept, are omitted.`,
 		},
 		{
-			name: "prepare", args: "TYPE", needs: program.Redis, n: 2, flags: []string{"n"},
-			counts: "open `N` periods, with the current one. Default 2", run: (*command).prepare,
+			name: "prepare", args: "TYPE", needs: program.Redis, n: 2, run: (*command).prepare,
+			flags: []string{"n"}, counts: "open `N` periods, with the current one. Default 2",
 			summary: "open this period and the next ones; print the next number",
 			detail:  undated,
 		},
 		{
 			name: "raise", args: "TYPE SEQ", needs: program.Redis, flags: []string{"reason", "by"}, run: (*command).raise,
 			summary: "make the next number at least SEQ+1, and print it",
-			detail: `SEQ is the last sequence used, or 0 if none was. A counter is never lowered. If
-the type's numbers are set aside in a ledger, only a program with the ledger can
-raise its counter.
-` + undated + "\n" + skipping,
+			detail: `SEQ is the last sequence used, or 0 if none was. A counter is never lowered. If the type's numbers are set
+aside in a ledger, only a program with the ledger can raise its counter.
+` + undated + " " + skipping,
 		},
 		{
-			name: "takeover", args: "TYPE SEQ", needs: program.Redis, flags: []string{"reason", "by", "leave-ledger"},
-			run:     (*command).takeover,
-			summary: "give the series to this time zone; print the next number",
-			detail: `This ends "conflicting period" if a process with another time zone or day start,
-or with a ledger, opened the period. Stop that process first, since it is refused
-from then on. SEQ is the last sequence used in the current period of this
-program's time zone and day start, or 0 if none was. A counter is never lowered.
-` + undated + "\n" + skipping,
+			name: "takeover", args: "TYPE SEQ", needs: program.Redis, run: (*command).takeover,
+			flags: []string{"reason", "by", "leave-ledger"}, summary: "give the series to this time zone; print the next number",
+			detail: `This ends "conflicting period" if a process with another time zone or day start, or with a ledger, opened
+the period. Stop that process first, since it is refused from then on. SEQ is the last sequence used in the current
+period of this program's time zone and day start, or 0 if none was. A counter is never lowered.
+` + undated + " " + skipping,
 		},
 		{
-			name: "audit", args: "TYPE [FILE]", needs: program.Redis, flags: []string{"date", "column", "explained", "earlier"},
-			run:     (*command).audit,
+			name: "audit", args: "TYPE [FILE]", needs: program.Redis, run: (*command).audit,
+			flags:   []string{"date", "column", "explained", "earlier"},
 			summary: "list numbers that are missing, used twice or never issued",
-			detail: `FILE or stdin contains the numbers used, one per line. The exit code is 3 unless
-all numbers are accounted for. Numbers issued during the audit do not matter.
-A missing number may never have reached anybody: raise, a floor or a ledger
-skipped it, or its caller gave up. With -explained or a register, the reasons
-are printed, and explained numbers no longer count as missing.`,
+			detail: `FILE or stdin contains the numbers used, one per line. The exit code is 3 unless all numbers are accounted
+for. Numbers issued during the audit do not matter. A missing number may never have reached anybody: raise, a floor or
+a ledger skipped it, or its caller gave up. With -explained or a register, the reasons are printed, and explained
+numbers no longer count as missing.`,
 		},
 		{
-			name: "import", args: "[TYPE] [FILE]", needs: program.Redis, flags: []string{"dry-run", "force", "column"},
-			run:     (*command).imports,
-			summary: "raise counters to the numbers of another system",
-			detail: `FILE or stdin contains the numbers, one per line. For each type, or only for TYPE,
-the counter of the current period is raised to the greatest number found. The
-output lists what was done, which sequences between the smallest and the greatest
-are missing from the input, and the numbers of other periods, which are ignored.
-If a line is not a number, nothing is written. Without -force, nothing is written
-either if a sequence appears twice, or if a type's greatest sequence exceeds the
-second greatest by more than 1,000 and by more than the input's sequences of that
+			name: "import", args: "[TYPE] [FILE]", needs: program.Redis, run: (*command).imports,
+			flags: []string{"dry-run", "force", "column"}, summary: "raise counters to the numbers of another system",
+			detail: `FILE or stdin contains the numbers, one per line. For each type, or only for TYPE, the counter of the
+current period is raised to the greatest number found. The output lists what was done, which sequences between the
+smallest and the greatest are missing from the input, and the numbers of other periods, which are ignored. If a line
+is not a number, nothing is written. Without -force, nothing is written either if a sequence appears twice, or if a
+type's greatest sequence exceeds the second greatest by more than 1,000 and by more than the input's sequences of that
 type. A single argument is FILE if such a file exists.`,
 		},
 		{
@@ -112,20 +103,19 @@ type. A single argument is FILE if such a file exists.`,
 			summary: "print the completion script of bash, zsh or fish",
 		},
 		{
-			name: "version", run: (*command).version,
-			summary: "print the version of this program",
+			name: "version", run: (*command).version, summary: "print the version of this program",
 		},
 	}
 }
 
 // undated is the help about numbers whose date is not known.
-const undated = `If the template prints a more exact date than the period, such as the day of a
-month, this prints the sequence, and the number with today's date.`
+const undated = `If the template prints a more exact date than the period, such as the day of a month, this prints the
+sequence, and the number with today's date.`
 
 // skipping is the help of commands that skip sequences.
-const skipping = `If sequences were skipped, two lines of CSV list them: a file for audit
--explained. With -reason and -by, they explain why nobody has these numbers.
-Without these flags, the reason is only possible, and explains nothing.`
+const skipping = `If sequences were skipped, two lines of CSV list them: a file for audit -explained. With -reason and
+-by, they explain why nobody has these numbers. Without these flags, the reason is only possible, and explains
+nothing.`
 
 // A commandLine is the command line, parsed.
 type commandLine struct {
@@ -142,10 +132,9 @@ type commandLine struct {
 	earlier   []string // templates
 	dryRun    *bool    // nil if not given
 
-	force       bool   // for import
-	leaveLedger bool   // for takeover
-	reason, by  string // of raise and takeover; "" for none
-	json        bool
+	reason, by string // of raise and takeover; "" for none
+
+	force, leaveLedger, json bool
 }
 
 // define defines the flags of all commands.

@@ -54,7 +54,7 @@ for which nothing was sent to Redis, and 3 for an audit that found something.
 	}
 	fmt.Fprintf(&b, "Usage: %s\n\n%s%s.\n", c.usage(c.row), strings.ToUpper(c.row.summary[:1]), c.row.summary[1:])
 	if c.row.detail != "" {
-		b.WriteString(c.row.detail + "\n")
+		wrap(&b, c.row.detail, 0)
 	}
 	for i, f := range c.row.options(c) {
 		if i == 0 {
@@ -62,19 +62,22 @@ for which nothing was sent to Redis, and 3 for an audit that found something.
 		}
 		value, text := flag.UnquoteUsage(f) // "" for a switch
 		fmt.Fprintf(&b, "  %-18s", strings.TrimSuffix("-"+f.Name+" "+value, " "))
-		text = strings.TrimPrefix(text, value+" ")
-		for column := 21; text != ""; {
-			var word string
-			if word, text, _ = strings.Cut(text, " "); column+len(word) >= 90 {
-				b.WriteString("\n" + strings.Repeat(" ", 20))
-				column = 21
-			}
-			b.WriteString(" " + word)
-			column += len(word) + 1
-		}
-		b.WriteString("\n")
+		wrap(&b, strings.TrimPrefix(text, value+" "), 21)
 	}
 	return b.String()
+}
+
+// wrap writes a text in lines of up to 90 columns. The first line begins after indent columns, which are written.
+func wrap(b *strings.Builder, text string, indent int) {
+	column, gap := indent, strings.Repeat(" ", min(indent, 1))
+	for _, word := range strings.Fields(text) {
+		if column+len(word) >= 90 {
+			column, gap = indent, "\n"+strings.Repeat(" ", indent)
+		}
+		b.WriteString(gap + word)
+		column, gap = column+len(word)+1, " "
+	}
+	b.WriteString("\n")
 }
 
 func (c *command) version(context.Context) error {

@@ -303,14 +303,16 @@ func (c *command) collect(ctx context.Context, input io.Reader, typ string, now 
 		start int64
 	}
 	_, start, _ := c.scheme.Period(serial.At(now.Add(-tolerance)))
-	all, bad := map[key]*found{}, unreadable{}
+	all, bad, first := map[key]*found{}, int64(0), []error(nil)
 	for e, err := range c.entries(ctx, input) {
 		if err != nil {
 			return nil, err
 		}
 		n, err := c.parsePadded(e.text)
 		if err != nil {
-			bad.add(fmt.Errorf("line %d: %s", e.line, strings.TrimPrefix(err.Error(), "serial: ")))
+			if bad++; bad <= mostShown {
+				first = append(first, fmt.Errorf("line %d: %s", e.line, strings.TrimPrefix(err.Error(), "serial: ")))
+			}
 			continue
 		}
 		k := key{c.series(n.Type), n.Start.Unix()}
@@ -328,7 +330,7 @@ func (c *command) collect(ctx context.Context, input io.Reader, typ string, now 
 	}
 	return slices.SortedFunc(maps.Values(all), func(a, b *found) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), a.Start.Compare(b.Start))
-	}), bad.report()
+	}), unreadable(first, bad)
 }
 
 // parsePadded parses a number that may have blanks around it. They may also be part of the template.
@@ -345,27 +347,15 @@ func (c *command) parsePadded(text string) (serial.Number, error) {
 // mostShown is how many lines of the input are shown for each kind of problem.
 const mostShown = 10
 
-// unreadable collects lines of the input that are not numbers.
-type unreadable struct {
-	count int64
-	first []error
-}
-
-func (u *unreadable) add(err error) {
-	if u.count++; len(u.first) < mostShown {
-		u.first = append(u.first, err)
-	}
-}
-
-// report returns an error that shows the first of these lines, or nil if there are none.
-func (u *unreadable) report() error {
-	if u.count == 0 {
+// unreadable returns an error that shows the first lines of the input that are not numbers, or nil if there are none.
+func unreadable(first []error, count int64) error {
+	if count == 0 {
 		return nil
 	}
 	more := ""
-	if n := u.count - int64(len(u.first)); n > 0 {
-		more = fmt.Sprintf(", of which the first %d are shown", len(u.first))
+	if count > int64(len(first)) {
+		more = fmt.Sprintf(", of which the first %d are shown", len(first))
 	}
-	return errors.Join(append(u.first, fmt.Errorf("%s cannot be parsed%s; nothing was written", counted(u.count, "line"),
+	return errors.Join(append(first, fmt.Errorf("%s cannot be parsed%s; nothing was written", counted(count, "line"),
 		more))...)
 }

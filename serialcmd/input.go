@@ -86,10 +86,18 @@ func (c *command) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, 
 // separatorLine matches the first line by which spreadsheets name the separator of the columns.
 var separatorLine = regexp.MustCompile(`^("?(?i:sep)=([,;\t])"?)(\r?\n|$)`)
 
+const bufferSize = 64 << 10
+
 // newReader reads the input as UTF-8 until ctx ends. It drops a byte order mark, which Windows programs write, and
 // decodes UTF-16 if the mark says so: half a character becomes U+FFFD.
 func newReader(ctx context.Context, input io.Reader) *bufio.Reader {
-	return bufio.NewReaderSize(transform.NewReader(interruptible{ctx, input}, unicode.BOMOverride(transform.Nop)), 64<<10)
+	r, w := io.Pipe() // a read from a terminal does not end with ctx
+	go func() {
+		_, err := io.Copy(w, input)
+		_ = w.CloseWithError(err)
+	}()
+	context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })
+	return bufio.NewReaderSize(transform.NewReader(r, unicode.BOMOverride(transform.Nop)), bufferSize)
 }
 
 // discardSeparator discards the line that names the separator, if the input begins with one, and returns the separator.
@@ -108,30 +116,25 @@ func discardSeparator(r *bufio.Reader) (comma rune) {
 // newCSV reads the input as CSV. Without a line that names the separator, it uses the one that is most frequent in the
 // header, outside of quotes.
 func newCSV(ctx context.Context, input io.Reader) *csv.Reader {
-	const separators, longest = ",;\t", 1 << 20
+	const separators = ",;\t"
 	r := newReader(ctx, input)
 	comma := discardSeparator(r)
-	var header []byte
-	var counts [len(separators)]int
-	for quoted, blank := false, true; comma == 0 && len(header) < longest; {
-		c, err := r.ReadByte()
-		if err != nil { // the next read returns it again
-			break
-		}
-		header = append(header, c)
-		quoted = quoted != (c == '"')
-		blank = blank && (c == '\r' || c == '\n')
-		if i := strings.IndexByte(separators, c); i >= 0 && !quoted {
-			counts[i]++
-		}
-		if c == '\n' && !quoted && !blank {
-			break
-		}
-	}
 	if comma == 0 {
+		var counts [len(separators)]int
+		start, _ := r.Peek(bufferSize)
+		quoted := false
+		for _, c := range bytes.TrimLeft(start, "\r\n") {
+			quoted = quoted != (c == '"')
+			if i := strings.IndexByte(separators, c); i >= 0 && !quoted {
+				counts[i]++
+			}
+			if c == '\n' && !quoted {
+				break
+			}
+		}
 		comma = rune(separators[slices.Index(counts[:], slices.Max(counts[:]))])
 	}
-	records := csv.NewReader(io.MultiReader(bytes.NewReader(header), r))
+	records := csv.NewReader(r)
 	records.Comma = comma
 	return records
 }
@@ -164,30 +167,6 @@ func (c *command) csvFields(r *csv.Reader) iter.Seq2[entry, error] {
 				return
 			}
 		}
-	}
-}
-
-// An interruptible is an input whose Read returns when ctx ends, even if no input arrives. Later input is lost.
-type interruptible struct {
-	ctx   context.Context
-	input io.Reader
-}
-
-func (r interruptible) Read(p []byte) (int, error) {
-	type result struct {
-		n   int
-		err error
-	}
-	buffer, done := make([]byte, len(p)), make(chan result, 1)
-	go func() {
-		n, err := r.input.Read(buffer)
-		done <- result{n, err}
-	}()
-	select {
-	case <-r.ctx.Done():
-		return 0, r.ctx.Err()
-	case got := <-done:
-		return copy(p, buffer[:got.n]), got.err
 	}
 }
 

@@ -177,20 +177,21 @@ func (c *command) history(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	first, largest := c.scheme.Limits()
+	count := func(n serial.Number) int64 { return max(n.Seq-first+1, 0) }
 	var most int64
 	width := 0 // of the longest name
 	for _, n := range numbers {
-		most, width = max(most, c.count(n)), max(width, len(c.name(n.Start)))
+		most, width = max(most, count(n)), max(width, len(c.name(n.Start)))
 	}
 	digits := len(strconv.FormatInt(most, 10))
-	first, largest := c.scheme.Limits()
 	limited := largest < template.MaxSequence
 	all := largest - first + 1
 	if !limited {
 		all = max(most, 1)
 	}
 	for _, n := range numbers {
-		used, percent := float64(c.count(n))/float64(all), ""
+		used, percent := float64(count(n))/float64(all), ""
 		line := lineOf(n)
 		if limited {
 			percent = fmt.Sprintf(" %5.1f%%", 100*used)
@@ -200,18 +201,12 @@ func (c *command) history(ctx context.Context) error {
 			c.printJSON(line)
 			continue
 		}
-		c.printf("%-*s %s %*d%s\n", width, c.name(n.Start), bar(used), digits, c.count(n), percent)
+		c.printf("%-*s %s %*d%s\n", width, c.name(n.Start), bar(used), digits, count(n), percent)
 	}
 	if len(numbers) == 0 {
 		c.warn("%s has no counter in the last %d periods", c.series(c.args[0]), c.n)
 	}
 	return nil
-}
-
-// count returns how many numbers were issued up to n.
-func (c *command) count(n serial.Number) int64 {
-	first, _ := c.scheme.Limits()
-	return max(n.Seq-first+1, 0)
 }
 
 // name returns the name that people use for the period that begins at start.

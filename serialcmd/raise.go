@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dailyserial/serial"
@@ -109,8 +109,12 @@ func (c *command) upcoming(ctx context.Context) (l line, undated int64, err erro
 	if l, err = c.lineNow(ctx, last); err != nil {
 		return line{}, 0, fmt.Errorf(noDate, err)
 	}
-	next, left := c.after(last)
-	if !left {
+	next := last // others may issue it meanwhile
+	first, largest := c.scheme.Limits()
+	if next.Seq++; last.Seq == 0 {
+		next.Seq = first
+	}
+	if next.Seq > largest {
 		return l, 0, nil
 	}
 	if next.Date.IsZero() {
@@ -123,46 +127,22 @@ func (c *command) upcoming(ctx context.Context) (l line, undated int64, err erro
 	return l, undated, nil
 }
 
-// after returns the number that follows the last one issued, and false if the period has no more.
-func (c *command) after(last serial.Number) (serial.Number, bool) {
-	next := last
-	next.Seq++
-	first, largest := c.scheme.Limits()
-	if last.Seq == 0 {
-		next.Seq = first
-	}
-	return next, next.Seq <= largest
-}
-
-// A skip collects what raise or takeover skipped, as the library reports it. It is safe for concurrent use.
+// A skip collects what raise or takeover skipped, as the library reports it.
 type skip struct {
-	mu     sync.Mutex
-	raised *serial.Explanation // nil if nothing was skipped
-	lost   bool                // the counter was lost, so nobody knows what was skipped
+	raised atomic.Pointer[serial.Explanation] // nil if nothing was skipped
+	lost   atomic.Bool                        // the counter was lost, so nobody knows what was skipped
 }
 
 // hooks collect the skip.
 func (s *skip) hooks() serial.Hooks {
 	return serial.Hooks{
 		Unused: func(_ context.Context, e serial.Explanation) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
 			if e.Reason == serial.Raised {
-				s.raised = &e
+				s.raised.Store(&e)
 			}
 		},
-		Lost: func(context.Context, serial.LostInfo) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.lost = true
-		},
+		Lost: func(context.Context, serial.LostInfo) { s.lost.Store(true) },
 	}
-}
-
-func (s *skip) get() (raised *serial.Explanation, lost bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.raised, s.lost
 }
 
 // skipping lifts a counter, and prints the next number and what was skipped. Nothing can find that out later, so it is
@@ -181,14 +161,13 @@ func (c *command) skipping(ctx context.Context, lift func(seq int64) error) erro
 	err = lift(seq)
 	unknown := c.flush(ctx)
 	s, unstored := c.explainSkip(ctx)
-	_, lost := c.skip.get()
 	switch {
 	case err != nil:
 		c.printSkipped(s)
 		return errors.Join(unstored, err)
 	case unknown != nil && s == nil:
 		unknown = fmt.Errorf("what %s skipped is not known: %w", c.row.name, unknown)
-	case s == nil && lost && seq > 0:
+	case s == nil && c.skip.lost.Load() && seq > 0:
 		c.warn("the counter was lost, so it is not known which numbers were skipped, and none are explained")
 	}
 	return errors.Join(c.announce(ctx, s), unstored, unknown)
@@ -196,7 +175,7 @@ func (c *command) skipping(ctx context.Context, lift func(seq int64) error) erro
 
 // explainSkip returns what was skipped, nil if nothing was. It stores a person's explanation in the register.
 func (c *command) explainSkip(ctx context.Context) (*explanation, error) {
-	raised, _ := c.skip.get()
+	raised := c.skip.raised.Load()
 	if raised == nil {
 		return nil, nil
 	}

@@ -57,7 +57,7 @@ func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 			return err
 		}
 	}
-	add("redis", "`URL`: redis://, rediss:// or unix://. Add ?master_name=NAME for Sentinel, or ?addr=HOST:PORT of "+
+	add("redis", "`URL` with redis://, rediss:// or unix://. Add ?master_name=NAME for Sentinel, or ?addr=HOST:PORT of "+
 		"another node for Cluster. Default $SERIAL_REDIS_URL", text(&s.url))
 	add("tz", "time `ZONE` whose midnight resets the counters: an IANA name, or Local for this machine's. Default "+
 		"$SERIAL_TZ. Required with a Redis URL", func(name string) (err error) { s.zone, err = zone(name); return err })
