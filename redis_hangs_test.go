@@ -443,6 +443,7 @@ func (n *servers) generator(t *testing.T, kind string) *serial.Generator {
 	}
 	gen := newGenerator(t, rdb, opts...)
 	require.NoError(t, errOf(gen.Next(t.Context(), "OTHER")))
+	synctest.Wait() // for the lock server that was not needed for a majority
 	return gen
 }
 
