@@ -11,8 +11,9 @@ local counter, record, highWater, purpose = KEYS[1], KEYS[2], ARGV[6] + 0, 'read
 --include rules
 -- shown returns the last sequence issued, for a counter that holds seq.
 local function shown(key, seq)
+  if not seq then return -1 end
   if seq == baseOf(string.match(key, '%w+$')) then return 0 end -- a counter's key ends with its label
-  return seq or -1
+  return seq
 end
 local issued = {shown(counter, not lost and last)}
 for i = 3, #KEYS do issued[i - 1] = shown(KEYS[i], read(KEYS[i])) end
