@@ -16,6 +16,7 @@ type handler struct {
 	Options
 	crossOrigin *http.CrossOriginProtection
 	audits      *audits
+	beginnings  beginnings
 }
 
 // serve answers a request, or returns why it cannot.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/dailyserial/serial"
@@ -80,12 +81,35 @@ func (h *handler) list(ctx context.Context, s *Series, sel selection) (l listing
 		if err != nil {
 			return l, unavailable(err)
 		}
+		whole := h.beginnings.reached(s.Key, history, most)
 		l = sel.of(h.lookAt(s, sel, history))
-		if l.cut = len(history) == longestHistory; l.older {
+		if l.cut = len(history) == longestHistory; l.older || whole {
 			break // the rest makes no difference
 		}
 	}
 	return l, nil
+}
+
+// beginnings remember the oldest period of series that have no more than a history lists. No older one can appear,
+// unless somebody restores it, so they are forgotten after an hour.
+type beginnings struct{ bySeries sync.Map } // Series.Key to a beginning
+
+type beginning struct {
+	start, read time.Time
+}
+
+// reached reports whether a history of up to most periods is known to have the oldest period of a series.
+func (b *beginnings) reached(key string, history []serial.Number, most int) bool {
+	if len(history) == 0 {
+		return false
+	}
+	oldest := history[len(history)-1].Start
+	if most == longestHistory {
+		b.bySeries.Store(key, beginning{oldest, time.Now()})
+		return true
+	}
+	known, ok := b.bySeries.Load(key)
+	return ok && !oldest.After(known.(beginning).start) && time.Since(known.(beginning).read) < time.Hour
 }
 
 // lookAt returns the periods that a selection is about, wherever they are in the list.

@@ -202,3 +202,34 @@ func TestReach(t *testing.T) {
 		require.Contains(t, textOf(s.get(200, "/numbers/"+s.periods(page)[0])), want)
 	}
 }
+
+// asking records how many periods a source is asked for.
+type asking struct {
+	days
+	most *[]int
+}
+
+func (a asking) history(ctx context.Context, typ string, most int) ([]serial.Number, error) {
+	*a.most = append(*a.most, most)
+	return a.days.history(ctx, typ, most)
+}
+
+// A series is read whole once, and then only as far as it goes.
+func TestSeriesIsReadWholeOnce(t *testing.T) {
+	end := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
+	var most []int
+	s := open(t, nil)
+	show := func(count int, end time.Time) []int {
+		t.Helper()
+		most = nil
+		s.series[0].Source = asking{days{fixed{s.gen.Scheme(), 3, end}, count, 0}, &most}
+		listed, _, _ := listed(s.get(200, "/numbers/series?key=IS"))
+		require.Len(t, listed, count)
+		return most
+	}
+	require.Equal(t, []int{1000, 10000}, show(5, end))
+	require.Equal(t, []int{1000}, show(5, end))
+	require.Equal(t, []int{1000}, show(6, end.AddDate(0, 0, 1)), "a day has begun")
+	require.Equal(t, []int{1000, 10000}, show(3, end), "the oldest days are no longer kept, or not so near")
+	require.Equal(t, []int{1000}, show(3, end))
+}
