@@ -545,7 +545,7 @@ func TestCheckAtStart(t *testing.T) {
 		return closing(t, redis.NewClient(opt))
 	}
 	denied := user("denied", "secret", "-hset")
-	require.ErrorContains(t, check(denied), "an ACL denies", "when the day is to be opened")
+	require.ErrorContains(t, check(denied), "an ACL denies", "when the day is opened")
 	require.NoError(t, check(admin))
 	require.NoError(t, check(admin), "the day is open")
 	requireResult(t, "IS"+today(zone)+"0001")(newGenerator(t, admin, serial.WithLocation(zone)).Next(t.Context(), "IS"))
@@ -999,3 +999,31 @@ var rows = []struct {
 	says    string
 }{
 `
+
+// The root and package serialcmd stay small enough to read: lines that are neither blank nor comment count.
+func TestSizes(t *testing.T) {
+	for _, row := range []struct {
+		folder                  string
+		files, tests, codeLines int // at most; 0 for no limit
+	}{{".", 17, 20, 0}, {"serialcmd", 8, 0, 2100}} {
+		names, err := filepath.Glob(row.folder + "/*.go")
+		require.NoError(t, err)
+		files, tests, lines := 0, 0, 0
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				tests++
+				continue
+			}
+			files++
+			for line := range strings.Lines(unix(t, name)) {
+				if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
+					lines++
+				}
+			}
+		}
+		require.NotZero(t, files, row.folder)
+		require.LessOrEqual(t, files, row.files, row.folder)
+		require.True(t, row.tests == 0 || tests <= row.tests, "%s: %d files of tests", row.folder, tests)
+		require.True(t, row.codeLines == 0 || lines <= row.codeLines, "%s: %d lines of code", row.folder, lines)
+	}
+}

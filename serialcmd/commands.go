@@ -122,7 +122,7 @@ type commandLine struct {
 	row      *subcommand // nil if the command line names none
 	args     []string
 	flags    *flag.FlagSet // of all commands
-	settings []*flag.Flag  // those of Config.Settings
+	settings []*flag.Flag  // the flags that Config.Settings defines
 
 	n         int      // numbers or periods
 	once      string   // request ID of next; "" for none

@@ -88,7 +88,7 @@ func lookedUp(s *Series, p span, query url.Values) (text string, r reading) {
 	return text, r
 }
 
-// aboutNumber adds a number that was looked up to the answer that there is no account of its period.
+// aboutNumber adds the number looked up to an error that says why its period has no account.
 func aboutNumber(err error, text string, s *Series, p span) error {
 	var none *problem
 	if text == "" || !errors.As(err, &none) || none.status != http.StatusNotFound {
