@@ -145,6 +145,7 @@ func (g *Generator) issue(
 		}
 		g.issued(ctx, c, last, n, began)
 	}
+	c.Free()
 	return last, nil
 }
 

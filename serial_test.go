@@ -749,9 +749,26 @@ func TestAllocations(t *testing.T) {
 		most float64
 	}{
 		"Next": {func() error { _, err := gen.Next(background, "IS"); return err }, 13},
-		// 22 on an idle machine.
-		"Next with a deadline": {func() error { _, err := gen.Next(limited, "IS"); return err }, 23},
-		"NextN of 1000":        {func() error { _, err := gen.NextN(background, "IS", 1000); return err }, 17},
+		// 17 on an idle machine.
+		"Next with a deadline": {func() error { _, err := gen.Next(limited, "IS"); return err }, 18},
+		// The texts are 10,000.
+		"Next, 100 times by 100 callers": {func() error {
+			var callers sync.WaitGroup
+			var failure atomic.Value
+			for range 100 {
+				callers.Go(func() {
+					for range 100 {
+						if _, err := gen.Next(background, "IS"); err != nil {
+							failure.Store(err)
+						}
+					}
+				})
+			}
+			callers.Wait()
+			err, _ := failure.Load().(error)
+			return err
+		}, 15_000},
+		"NextN of 1000": {func() error { _, err := gen.NextN(background, "IS", 1000); return err }, 18},
 	} {
 		t.Run(name, func(t *testing.T) {
 			allocations := testing.AllocsPerRun(200, func() {

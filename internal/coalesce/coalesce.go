@@ -107,6 +107,22 @@ func (b *Batcher[K, P, R]) Join(
 		b.open[key] = batch
 		b.waiting = append(b.waiting, batch)
 	}
+	return batch, b.add(batch), begun
+}
+
+// JoinWaiting makes the caller a member of key's waiting batch. It returns nil if there is none.
+func (b *Batcher[K, P, R]) JoinWaiting(key K) (batch *Batch[K, P, R], place int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if batch = b.open[key]; batch != nil {
+		place = b.add(batch)
+	}
+	return batch, place
+}
+
+// add makes the caller a member of a waiting batch, and returns its place. The caller holds mu.
+func (b *Batcher[K, P, R]) add(batch *Batch[K, P, R]) (place int) {
+	place = batch.size
 	batch.size++
 	b.members++
 	if len(b.inFlight) < b.limit() {
@@ -114,7 +130,7 @@ func (b *Batcher[K, P, R]) Join(
 	} else if !b.armed {
 		b.relieve()
 	}
-	return batch, batch.size - 1, begun
+	return place
 }
 
 // limit returns how many calls may be in flight. The caller holds mu.

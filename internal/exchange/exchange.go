@@ -82,12 +82,11 @@ func (x *Exchange) newServer(n *redisrun.Node) *server {
 	return s
 }
 
-// Begin returns the Session of a call for a type. requestID is the ID of a repeatable request, "" for none.
-func (x *Exchange) Begin(ctx context.Context, typ, requestID string) Session {
+// Begin makes s, which is zero, the Session of a call for a type. requestID is the ID of a repeatable request, "" for none.
+func (x *Exchange) Begin(ctx context.Context, s *Session, typ, requestID string) {
 	_, limited := ctx.Deadline()
-	return Session{
-		Type: typ, Budget: budget.New(limited), server: x.nodes.Of(ctx, x.store.CountedAs(typ)), request: requestID,
-	}
+	s.Type, s.Budget, s.request = typ, budget.New(limited), requestID
+	s.server = x.nodes.Of(ctx, x.store.CountedAs(typ))
 }
 
 // SpanAt returns the span of an instant.

@@ -42,6 +42,12 @@ func newExchange(t *testing.T, f *redistest.Fake) (*Exchange, *[]Gap) {
 	return New(c), &gaps
 }
 
+func begin(ctx context.Context, x *Exchange, typ string) *Session {
+	var s Session
+	x.Begin(ctx, &s, typ, "")
+	return &s
+}
+
 // status is the reply of a script that issued nothing, at an instant.
 func status(s store.Status, at time.Time, more ...any) []any {
 	return append([]any{string(s), at.Unix(), int64(0)}, more...)
@@ -65,7 +71,7 @@ func TestAimAgain(t *testing.T) {
 			return int64(7), nil
 		}}
 		x, _ := newExchange(t, f)
-		s := x.Begin(t.Context(), "IS", "")
+		s := begin(t.Context(), x, "IS")
 		r, err := s.Send(t.Context(), s.TakeNumbers(1), false)
 		require.NoError(t, err)
 		require.EqualValues(t, 7, r.Last)
@@ -74,7 +80,7 @@ func TestAimAgain(t *testing.T) {
 		require.Equal(t, 24*time.Hour, s.Events().Offset)
 		require.Zero(t, s.Events().Before)
 
-		s = x.Begin(t.Context(), "IS", "")
+		s = begin(t.Context(), x, "IS")
 		_, err = s.Send(t.Context(), s.TakeNumbers(1), false)
 		require.NoError(t, err)
 		require.Len(t, f.Requested, 3, "the offset is known")
@@ -89,7 +95,7 @@ func TestUnsteadyClock(t *testing.T) {
 			return status(store.Clock, time.Now().AddDate(0, 0, 2*(n%2)+1)), nil
 		}}
 		x, _ := newExchange(t, f)
-		s := x.Begin(t.Context(), "IS", "")
+		s := begin(t.Context(), x, "IS")
 		_, err := s.Send(t.Context(), s.TakeNumbers(1), false)
 		require.True(t, IsRefused(err, Unsteady), err)
 		require.Len(t, f.Requested, 11, "it is followed ten times")
@@ -117,7 +123,7 @@ func TestAwaitClock(t *testing.T) {
 			x, _ := newExchange(t, f)
 			ctx, cancel := context.WithTimeout(t.Context(), test.limit)
 			defer cancel()
-			s, began := x.Begin(ctx, "IS", ""), time.Now()
+			s, began := begin(ctx, x, "IS"), time.Now()
 			r, err := s.Send(ctx, s.TakeNumbers(2), false)
 			require.NoError(t, err)
 			require.Equal(t, test.asked == 1, r.Status == store.Future)
@@ -132,7 +138,7 @@ func TestAimedTooLate(t *testing.T) {
 	race.Bubble(t, func(t *testing.T) {
 		f := &redistest.Fake{Answer: func(int, []any) (any, error) { return nil, redis.ErrClosed }}
 		x, _ := newExchange(t, f)
-		s := x.Begin(t.Context(), "IS", "")
+		s := begin(t.Context(), x, "IS")
 		r, err := s.Send(t.Context(), &store.Prepare{Next: &x.SpanAt(time.Now()).Stored}, false)
 		require.NoError(t, err)
 		require.Equal(t, store.Late, r.Status)
@@ -140,8 +146,15 @@ func TestAimedTooLate(t *testing.T) {
 	})
 }
 
-// The members of a batch get their parts of the reply, in the order in which they came, and who has left is explained.
+// The members of a batch get their parts of the reply, in the order in which they came, and who has left is explained. A
+// member that joins a waiting batch, and gets no number, sends nothing else.
 func TestBatch(t *testing.T) {
+	for _, joins := range []bool{false, true} {
+		t.Run(fmt.Sprint(joins), func(t *testing.T) { testBatch(t, joins) })
+	}
+}
+
+func testBatch(t *testing.T, joins bool) {
 	race.Bubble(t, func(t *testing.T) {
 		f := &redistest.Fake{Answer: func(n int, _ []any) (any, error) {
 			time.Sleep(4 * time.Millisecond)
@@ -159,8 +172,21 @@ func TestBatch(t *testing.T) {
 				ctx = leaves
 			}
 			go func() {
-				s := x.Begin(ctx, "IS", "")
-				r, err := s.Send(ctx, s.TakeNumbers(1), false)
+				s := begin(ctx, x, "IS")
+				var span *Span
+				var r Reply
+				var err error
+				if joins {
+					span, r.Last, err = s.Join(ctx)
+					require.Equal(t, i == 2 || i == 3, span != nil || err != nil, i)
+					r.Status = store.Issued
+				}
+				if span == nil && err == nil {
+					r, err = s.Send(ctx, s.TakeNumbers(1), false)
+				}
+				if err != nil {
+					r = Reply{}
+				}
 				results[i] = fmt.Sprint(r.Status, " ", r.Last, " ", r.Detail, " ", err != nil)
 			}()
 			synctest.Wait() // so that they come in this order; the first one is sent alone
@@ -171,6 +197,7 @@ func TestBatch(t *testing.T) {
 		synctest.Wait()
 		want := []string{"issued 1  false", "issued 2  false", " 0  true", "issued 4  false", "exhausted 0 4 false"}
 		require.Equal(t, want, results)
+		require.Len(t, f.Requested, 2)
 		require.Len(t, *gaps, 1)
 		require.Equal(t, []int64{3, 3}, []int64{(*gaps)[0].First, (*gaps)[0].Last})
 		require.Equal(t, CallerLeft, (*gaps)[0].Cause)
@@ -200,7 +227,7 @@ func TestBatchesAtMidnight(t *testing.T) {
 		x, _ := newExchange(t, f)
 		for _, typ := range []string{"A", "B", "C"} {
 			go func() {
-				s := x.Begin(t.Context(), typ, "")
+				s := begin(t.Context(), x, typ)
 				r, err := s.Send(t.Context(), s.TakeNumbers(1), false)
 				require.NoError(t, err)
 				require.EqualValues(t, 1, r.Last)
@@ -232,7 +259,7 @@ func TestLateAnswerOfTypes(t *testing.T) {
 		for typ, last := range map[string]int64{"A": 1, "B": 6, "C": 9} {
 			go func() {
 				time.Sleep(time.Duration(typ[0]-'A') * time.Millisecond)
-				s := x.Begin(t.Context(), typ, "")
+				s := begin(t.Context(), x, typ)
 				r, err := s.Send(t.Context(), s.TakeNumbers(1), false)
 				require.NoError(t, err)
 				require.Equal(t, last, r.Last)
@@ -307,7 +334,7 @@ func TestGapsOfLostAnswers(t *testing.T) {
 	} {
 		race.Bubble(t, func(t *testing.T) {
 			x, gaps := newExchange(t, &redistest.Fake{})
-			s := x.Begin(t.Context(), "IS", "")
+			s := begin(t.Context(), x, "IS")
 			span := s.Current()
 			if test.probe {
 				span = x.spans.clockProbe
@@ -328,7 +355,7 @@ func TestGapsOfLostAnswers(t *testing.T) {
 func TestOffset(t *testing.T) {
 	race.Bubble(t, func(t *testing.T) {
 		x, _ := newExchange(t, &redistest.Fake{})
-		s, other := x.Begin(t.Context(), "IS", ""), x.Begin(t.Context(), "IS", "")
+		s, other := begin(t.Context(), x, "IS"), begin(t.Context(), x, "IS")
 		sent := time.Now()
 		reply := Reply{Span: s.Current(), Reply: store.Reply{Status: store.Clock, Timing: store.Timing{
 			Now: sent.Add(time.Hour + 2*time.Millisecond), Sent: sent, Received: sent.Add(4 * time.Millisecond),

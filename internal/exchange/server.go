@@ -2,7 +2,6 @@ package exchange
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -178,20 +177,8 @@ func (s *server) finish(b *batch, in redisrun.Reply, err error, asked store.Requ
 func (s *server) leftBehind(b *batch, place int) {
 	defer s.gaps.addPending(-1)
 	if r, err := b.Result(); err == nil && r.Status == store.Issued && place < r.Count {
-		last := r.Last - int64(r.Count-1-place)
+		last := lastOf(r, place)
 		s.gaps.skip(b.Key.typ, b.Payload.span, CallerLeft, last-1, last)
-	}
-}
-
-// partOf sets part, which is zero, to the share of a batch's reply that belongs to the member in that place.
-func partOf(r *store.Reply, place int, part *store.Reply) {
-	switch {
-	case r.Status == store.Issued && place < r.Count:
-		part.Status, part.Last = store.Issued, r.Last-int64(r.Count-1-place)
-	case r.Status == store.Issued: // earlier members took the last numbers
-		part.Status, part.Detail, part.EarlierErr = r.Rest, fmt.Sprint(r.Last), r.EarlierErr
-	default:
-		*part = *r
 	}
 }
 

@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -30,6 +31,9 @@ type Session struct {
 	slept   time.Duration   // time slept for the server's clock to catch up
 	sent    store.Requested // numbers requested by the request under way; set afterwards only if a client's hook panicked
 	sentFor *Span
+	joined  *batch // batch of Join whose reply Send reads, nil for none
+	place   int    // place in joined
+	SentOwn bool   // the session has sent a request of its own
 
 	mu     sync.Mutex // guards events, which a caller that has left may read
 	events Events
@@ -100,11 +104,35 @@ func (s *Session) TakeNumbers(n int) store.Request {
 	return &s.take
 }
 
+// Join takes one number with callers who wait already, if there are any: one of them has just looked at the clock. If
+// it returns no span, Send continues.
+func (s *Session) Join(ctx context.Context) (span *Span, last int64, err error) {
+	if span = s.server.spans.latest.Load(); span == nil || s.request != "" || s.joined != nil {
+		return nil, 0, nil
+	}
+	b, place := s.server.takes.JoinWaiting(batchKey{s.server.store.CountedAs(s.Type), span.From})
+	if b == nil {
+		return nil, 0, nil
+	}
+	r, err := s.waitBatch(ctx, b, place)
+	if s.Silent = err != nil; s.Silent {
+		return nil, 0, err
+	}
+	if r.Status != store.Issued || place >= r.Count {
+		s.joined, s.place = b, place
+		return nil, 0, nil
+	}
+	return span, lastOf(r, place), nil
+}
+
 // Send sends a request for the current span by the server's clock, until the reply comes from inside that span. If the
 // request makes no sense for the span, it is not sent, and the reply is [store.Late]. If ctx ends, so does the wait.
 // With pipeline, the request may share a pipeline, and ctx must not end.
 func (s *Session) Send(ctx context.Context, req store.Request, pipeline bool) (r Reply, err error) {
 	span := s.Current()
+	if s.joined != nil {
+		span = s.joined.Payload.span
+	}
 	for tries := 0; ; {
 		err = s.sendOnce(ctx, span, req, pipeline, &r)
 		if err = s.observe(&r, err); err != nil {
@@ -155,14 +183,22 @@ func (s *Session) sendOnce(ctx context.Context, span *Span, req store.Request, p
 	waiting := s.server.takes
 	// The take goes alone if nobody waits, and if the caller may itself wait for Redis.
 	if take, ok := req.(*store.Take); ok && take.Purpose == store.Issue {
-		key, mine := batchKey{s.server.store.CountedAs(s.Type), span.From}, payload{ctx, span, budget.New(true)}
-		b, place, begun := waiting.Join(key, mine, budget.First, ctx.Done() == nil)
+		b, place, begun := s.joined, s.place, time.Time{}
+		if s.joined = nil; b == nil {
+			key, mine := batchKey{s.server.store.CountedAs(s.Type), span.From}, payload{ctx, span, budget.New(true)}
+			b, place, begun = waiting.Join(key, mine, budget.First, ctx.Done() == nil)
+		}
 		if b != nil {
-			return s.waitBatch(ctx, b, place, &r.Reply)
+			shared, err := s.waitBatch(ctx, b, place)
+			if err == nil {
+				s.read(shared, b, place, &r.Reply)
+			}
+			return err
 		}
 		err = coalesce.ErrEnded // the error stays if a hook panics
 		defer func() { waiting.Leave(begun, err == nil) }()
 	}
+	s.SentOwn = true
 	if !req.Aim(s.target(span)) {
 		r.Status = store.Late
 		return nil
@@ -195,8 +231,8 @@ func (s *Session) repeatable(span *Span) store.Repeatable {
 	return store.Repeatable{ID: s.request, Printed: printed, Key: s.server.key, Life: s.server.onceFor}
 }
 
-// waitBatch waits for the reply to a batch, and sets part to the share that belongs to the session's place.
-func (s *Session) waitBatch(ctx context.Context, b *batch, place int, part *store.Reply) error {
+// waitBatch waits for the reply to a batch, in which the session has a place.
+func (s *Session) waitBatch(ctx context.Context, b *batch, place int) (*store.Reply, error) {
 	within := ctx // the batch has the time of a fresh call
 	if left := s.Budget.Answer(); left < budget.Answers {
 		var cancel context.CancelFunc
@@ -213,18 +249,30 @@ func (s *Session) waitBatch(ctx context.Context, b *batch, place int, part *stor
 	}
 	switch {
 	case err != nil && err == ctx.Err():
-		return redisrun.GaveUp(err, &b.Note)
+		return nil, redisrun.GaveUp(err, &b.Note)
 	case err == context.DeadlineExceeded, err == coalesce.ErrUnsent: // the budget's limit, not the caller's
-		return redisrun.ErrUnsent
-	case err != nil:
-		return err
+		return nil, redisrun.ErrUnsent
 	}
-	partOf(r, place, part)
-	if part.Status != store.Issued {
-		s.Budget.Spend(budget.Answers-b.Payload.budget.Answer(), budget.Answers)
-	}
-	return nil
+	return r, err
 }
+
+// read sets part, which is zero, to the share of a batch's reply that belongs to a place. Without numbers, the batch's
+// time is charged.
+func (s *Session) read(r *store.Reply, b *batch, place int, part *store.Reply) {
+	switch {
+	case r.Status == store.Issued && place < r.Count:
+		part.Status, part.Last = store.Issued, lastOf(r, place)
+		return
+	case r.Status == store.Issued: // earlier members took the last numbers
+		part.Status, part.Detail, part.EarlierErr = r.Rest, fmt.Sprint(r.Last), r.EarlierErr
+	default:
+		*part = *r
+	}
+	s.Budget.Spend(budget.Answers-b.Payload.budget.Answer(), budget.Answers)
+}
+
+// lastOf returns the sequence that belongs to a place.
+func lastOf(r *store.Reply, place int) int64 { return r.Last - int64(r.Count-1-place) }
 
 // waitPipeline sends a request in a pipeline with others, and waits for the reply. It returns in time: a queued request
 // is not sent after its limit.

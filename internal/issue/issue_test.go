@@ -682,3 +682,21 @@ func TestRaiseWithoutItsCaller(t *testing.T) {
 		require.Len(t, o.Requested, 1)
 	})
 }
+
+// A call's memory is not used again if the call sent something itself.
+func TestFree(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := newOffice(t, nil, reply{script: "take", value: int64(1)}, reply{script: "take", value: int64(2)})
+		for range 2 {
+			c, err := o.NewCall(context.Background(), "IS", "")
+			require.NoError(t, err)
+			out := c.Take(context.Background(), 1)
+			require.NoError(t, out.Err)
+			c.End(nil)
+			c.Free()
+			another, err := o.NewCall(t.Context(), "IS", "")
+			require.NoError(t, err)
+			require.NotSame(t, c, another)
+		}
+	})
+}

@@ -11,6 +11,15 @@ import (
 // Take is the sequence's first step: it takes n numbers from an existing counter. With n = 0, it checks the state of
 // the period.
 func (c *Call) Take(ctx context.Context, n int) Outcome {
+	if n == 1 {
+		if span, last, err := c.session.Join(ctx); span != nil || err != nil {
+			return Outcome{Numbers: Numbers{Span: span, Last: last}, Err: err}
+		}
+	}
+	return c.take(ctx, n) // apart, for its large frame
+}
+
+func (c *Call) take(ctx context.Context, n int) Outcome {
 	r, err := c.session.Send(ctx, c.session.TakeNumbers(n), false)
 	if err == nil && r.Status == store.Ceiling {
 		return c.refill(ctx, n, r.Span)
