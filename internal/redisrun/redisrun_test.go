@@ -615,3 +615,25 @@ func TestNobodyWaitsAfterAPause(t *testing.T) {
 		require.Len(t, x.names(), 1)
 	})
 }
+
+// Hooks of the client see the values of the caller's context, whether the command has a goroutine of its own or, once a
+// server has answered, not. Its time is limited in both cases.
+func TestValues(t *testing.T) {
+	type key struct{}
+	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+		var seen []any
+		x.hook = func(ctx context.Context, next func() error) error {
+			_, limited := ctx.Deadline()
+			seen = append(seen, ctx.Value(key{}), limited)
+			return next()
+		}
+		for i := range 3 {
+			b := budget.New(true)
+			_, err := r.Run(context.WithValue(context.Background(), key{}, i), &b, x.node, command("n"), nil)
+			require.NoError(t, err)
+		}
+		require.Subset(t, seen, []any{0, 1, 2})
+		require.NotContains(t, seen, false)
+		require.NotContains(t, seen, nil)
+	})
+}

@@ -160,8 +160,7 @@ func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit ti
 	over := true
 	if ctx.Done() == nil && bounded && reply.Sent.UnixNano()-r.answered.Load() < int64(recently) &&
 		node.hasIdle(confirm || len(commands) > 1) {
-		within, cancel := r.connectWithin(ctx, reply.Sent.Add(limit-r.readTimeout))
-		defer cancel()
+		within := r.connectWithin(ctx, reply.Sent.Add(limit-r.readTimeout))
 		reply.Unconfirmed = r.process(within, node, confirm, commands)
 		if within.Err() != nil && errors.Is(commands[0].Err(), context.DeadlineExceeded) {
 			err = errNoConnection // others have taken the idle connections
@@ -200,23 +199,36 @@ func (l *detachedAttempt) end(unconfirmed, err error) {
 	close(l.over)
 }
 
-// connectWithin limits the time to get or make a connection. Calls that begin at about the same time share one context,
-// if their own is empty: a context for each would cost five allocations and a microsecond, a thirtieth of a round trip.
-func (r *Runner) connectWithin(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
+// connectWithin returns a context with the values of ctx, which never ends, that limits the time to get or make a
+// connection. Calls that begin at about the same time share the limit: one for each would cost five allocations and a
+// microsecond, a thirtieth of a round trip.
+func (r *Runner) connectWithin(ctx context.Context, end time.Time) context.Context {
 	const sharing = 250 * time.Millisecond
-	if ctx != context.Background() {
-		return context.WithDeadline(ctx, end)
-	}
-	if shared := r.connecting.Load(); shared != nil {
-		if at, _ := (*shared).Deadline(); !end.Before(at) && end.Sub(at) <= sharing {
-			return *shared, func() {}
+	within := r.connecting.Load()
+	if within != nil {
+		if at, _ := (*within).Deadline(); end.Before(at) || end.Sub(at) > sharing {
+			within = nil
 		}
 	}
-	within, cancel := context.WithDeadline(ctx, end)
-	_ = cancel // others may share the context, so it ends by itself
-	r.connecting.Store(&within)
-	return within, func() {}
+	if within == nil {
+		limit, cancel := context.WithDeadline(context.Background(), end)
+		_ = cancel // others may share the context, so it ends by itself
+		within = &limit
+		r.connecting.Store(within)
+	}
+	if ctx == context.Background() {
+		return *within
+	}
+	return limited{*within, ctx}
 }
+
+// limited is a context that ends with another one.
+type limited struct {
+	context.Context
+	values context.Context // never ends
+}
+
+func (l limited) Value(key any) any { return l.values.Value(key) }
 
 // RunAll sends commands to one node in a pipeline, within the least time left in budgets. Replicas must confirm all of
 // them if the first one asks for it. A command is repeated alone, within its remaining budget, if the server did not
