@@ -14,7 +14,7 @@ import (
 
 // Next issues the next number of a type, such as "IS202110240001". See [Generator.NextNumber].
 func (g *Generator) Next(ctx context.Context, typ string) (string, error) {
-	n, err := g.NextNumber(ctx, typ)
+	n, err := g.issue(ctx, typ, "", 1, nil)
 	return n.String(), err
 }
 
@@ -145,7 +145,7 @@ func (g *Generator) issue(
 		}
 		g.issued(ctx, c, last, n, began)
 	}
-	c.Free()
+	g.issuer.Free(c)
 	return last, nil
 }
 

@@ -799,7 +799,7 @@ func TestFrames(t *testing.T) {
 		most int
 	}{
 		{"an opening", t.Context(), "A-", 8},
-		{"Next", context.Background(), "A-0", 11},
+		{"Next", context.Background(), "A-0", 10},
 		{"Next with a request's context", t.Context(), "A-0", 7},
 	} {
 		frames.deepest = nil

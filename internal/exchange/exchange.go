@@ -107,6 +107,9 @@ func (x *Exchange) RecordKey(typ string) string { return x.store.RecordKey(typ) 
 // CounterKey returns the key of a type's counter in the period with that label.
 func (x *Exchange) CounterKey(typ, label string) string { return x.store.CounterKey(typ, label) }
 
+// LockKey returns the key of the lock for creating the counter of a type in a span.
+func (x *Exchange) LockKey(typ string, span *Span) string { return x.store.LockKey(typ, span.Label) }
+
 // RequestKey returns the key of the answer to a request.
 func (x *Exchange) RequestKey(typ, id string) string { return x.store.RequestKey(typ, id) }
 

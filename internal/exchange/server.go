@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -176,10 +177,30 @@ func (s *server) finish(b *batch, in redisrun.Reply, err error, asked store.Requ
 // leftBehind reports the number of a member that has left its batch.
 func (s *server) leftBehind(b *batch, place int) {
 	defer s.gaps.addPending(-1)
-	if r, err := b.Result(); err == nil && r.Status == store.Issued && place < r.Count {
-		last := lastOf(r, place)
+	r, err := b.Result()
+	if last, issued := sequenceOf(r, place); err == nil && issued {
 		s.gaps.skip(b.Key.typ, b.Payload.span, CallerLeft, last-1, last)
 	}
+}
+
+// partOf sets part, which is zero, to the share of a batch's reply that belongs to the member in that place. It returns
+// false if that is no number.
+func partOf(r *store.Reply, place int, part *store.Reply) bool {
+	last, issued := sequenceOf(r, place)
+	switch {
+	case issued:
+		part.Status, part.Last = store.Issued, last
+	case r.Status == store.Issued: // earlier members took the last numbers
+		part.Status, part.Detail, part.EarlierErr = r.Rest, fmt.Sprint(r.Last), r.EarlierErr
+	default:
+		*part = *r
+	}
+	return issued
+}
+
+// sequenceOf returns the sequence that the member in that place gets from a batch's reply, if it gets one.
+func sequenceOf(r *store.Reply, place int) (last int64, issued bool) {
+	return r.Last - int64(r.Count-1-place), r.Status == store.Issued && place < r.Count
 }
 
 // settle reports attempts once the client has given them up. A late answer is exact.

@@ -2,7 +2,6 @@ package exchange
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -21,19 +20,19 @@ const (
 // A Session is one call's exchange with the server that has its type's keys. One goroutine uses it at a time, except
 // for [Session.Events].
 type Session struct {
-	Type   string
-	Budget budget.Budget
-	Silent bool // the server did not answer the last request
+	Type    string
+	Budget  budget.Budget
+	Silent  bool // the server did not answer the last request
+	SentOwn bool // the session has sent a request of its own
 
 	server  *server
 	request string          // ID of a repeatable request, "" for none
-	take    store.Take      // request of TakeNumbers
-	slept   time.Duration   // time slept for the server's clock to catch up
+	joined  *batch          // batch of Join whose reply Send reads, nil for none
+	place   int             // place in joined
 	sent    store.Requested // numbers requested by the request under way; set afterwards only if a client's hook panicked
 	sentFor *Span
-	joined  *batch // batch of Join whose reply Send reads, nil for none
-	place   int    // place in joined
-	SentOwn bool   // the session has sent a request of its own
+	take    store.Take    // request of TakeNumbers
+	slept   time.Duration // time slept for the server's clock to catch up
 
 	mu     sync.Mutex // guards events, which a caller that has left may read
 	events Events
@@ -118,11 +117,12 @@ func (s *Session) Join(ctx context.Context) (span *Span, last int64, err error) 
 	if s.Silent = err != nil; s.Silent {
 		return nil, 0, err
 	}
-	if r.Status != store.Issued || place >= r.Count {
+	last, issued := sequenceOf(r, place)
+	if !issued {
 		s.joined, s.place = b, place
 		return nil, 0, nil
 	}
-	return span, lastOf(r, place), nil
+	return span, last, nil
 }
 
 // Send sends a request for the current span by the server's clock, until the reply comes from inside that span. If the
@@ -190,8 +190,8 @@ func (s *Session) sendOnce(ctx context.Context, span *Span, req store.Request, p
 		}
 		if b != nil {
 			shared, err := s.waitBatch(ctx, b, place)
-			if err == nil {
-				s.read(shared, b, place, &r.Reply)
+			if err == nil && !partOf(shared, place, &r.Reply) {
+				s.Budget.Spend(budget.Answers-b.Payload.budget.Answer(), budget.Answers)
 			}
 			return err
 		}
@@ -215,20 +215,15 @@ func (s *Session) sendOnce(ctx context.Context, span *Span, req store.Request, p
 
 // target returns the target of a request for a span.
 func (s *Session) target(span *Span) store.Target {
-	return store.Target{
-		Series:         s.server.memory.series(s.Type, span),
-		Repeatable:     s.repeatable(span),
-		ClockUntrusted: s.server.clockUntrusted(),
-	}
-}
-
-// repeatable returns the caller's request if it may be repeated, else zero.
-func (s *Session) repeatable(span *Span) store.Repeatable {
 	printed := span.printed
 	if s.request != "" && s.server.store.CountedAs(s.Type) != s.Type {
 		printed += " " + strconv.Quote(s.Type)
 	}
-	return store.Repeatable{ID: s.request, Printed: printed, Key: s.server.key, Life: s.server.onceFor}
+	return store.Target{
+		Series:         s.server.memory.series(s.Type, span),
+		Repeatable:     store.Repeatable{ID: s.request, Printed: printed, Key: s.server.key, Life: s.server.onceFor},
+		ClockUntrusted: s.server.clockUntrusted(),
+	}
 }
 
 // waitBatch waits for the reply to a batch, in which the session has a place.
@@ -255,24 +250,6 @@ func (s *Session) waitBatch(ctx context.Context, b *batch, place int) (*store.Re
 	}
 	return r, err
 }
-
-// read sets part, which is zero, to the share of a batch's reply that belongs to a place. Without numbers, the batch's
-// time is charged.
-func (s *Session) read(r *store.Reply, b *batch, place int, part *store.Reply) {
-	switch {
-	case r.Status == store.Issued && place < r.Count:
-		part.Status, part.Last = store.Issued, lastOf(r, place)
-		return
-	case r.Status == store.Issued: // earlier members took the last numbers
-		part.Status, part.Detail, part.EarlierErr = r.Rest, fmt.Sprint(r.Last), r.EarlierErr
-	default:
-		*part = *r
-	}
-	s.Budget.Spend(budget.Answers-b.Payload.budget.Answer(), budget.Answers)
-}
-
-// lastOf returns the sequence that belongs to a place.
-func lastOf(r *store.Reply, place int) int64 { return r.Last - int64(r.Count-1-place) }
 
 // waitPipeline sends a request in a pipeline with others, and waits for the reply. It returns in time: a queued request
 // is not sent after its limit.
@@ -335,9 +312,6 @@ func (s *Session) Remember(span *Span, a *store.Answer) {
 		s.server.memory.remember(s.Type, span, a.Seq, &s.server.clock)
 	}
 }
-
-// LockKey returns the key of the lock for creating a span's counter.
-func (s *Session) LockKey(span *Span) string { return s.server.store.LockKey(s.Type, span.Label) }
 
 // Release gives a claim back.
 func (s *Session) Release(ctx context.Context, token string) error {

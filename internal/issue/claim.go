@@ -120,7 +120,8 @@ func (cl *claim) askLedger(ctx context.Context, span *exchange.Span, above, size
 		block, err = c.issuer.newBlock(after, above, size)
 	}
 	if err != nil {
-		return store.Block{}, redisrun.Outage(fmt.Errorf("serial: %w of %s %s: %w", ErrLedger, c.subject(), span.Label, err))
+		err = fmt.Errorf("serial: %w of %s %s: %w", ErrLedger, c.issuer.subject(typ), span.Label, err)
+		return store.Block{}, redisrun.Outage(err)
 	}
 	return block, nil
 }

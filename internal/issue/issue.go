@@ -55,12 +55,12 @@ func New(c Config) *Issuer {
 // continues without it, such as an opening, may still call only End and Events.
 type Call struct {
 	issuer    *Issuer
-	session   exchange.Session
-	began     time.Time
 	flight    *flight // flight that other callers of this process wait for, nil for none
+	abandoned bool    // the caller has left a step that continues
 	waits     int     // count of waits for others, up to 10
 	lockErr   error   // error of the last attempt at the lock
-	abandoned bool    // the caller has left a step that continues
+	began     time.Time
+	session   exchange.Session
 }
 
 // NewCall begins a call for a type. A request with an ID may be repeated.
@@ -80,9 +80,9 @@ func (i *Issuer) NewCall(ctx context.Context, typ, requestID string) (*Call, err
 // calls has calls to use again: with many callers, a new one each time costs a tenth of the throughput or more.
 var calls = sync.Pool{New: func() any { return new(Call) }}
 
-// Free lets another call use the memory of this one, which has ended without an error. The caller must not use it any
-// more. A call that sent something itself is not used again: an opening may still be at work.
-func (c *Call) Free() {
+// Free lets another call use the memory of c, which has ended without an error. The caller must not use it any more. A
+// call that sent something itself is not used again: an opening may still be at work.
+func (i *Issuer) Free(c *Call) {
 	if !c.session.SentOwn {
 		*c = Call{}
 		calls.Put(c)
@@ -92,8 +92,8 @@ func (c *Call) Free() {
 // Events returns the call's events so far.
 func (c *Call) Events() exchange.Events { return c.session.Events() }
 
-// subject names what the call counts, for messages: its type, or the series of a template without one.
-func (c *Call) subject() string { return cmp.Or(c.session.Type, c.issuer.Prefix+":*") }
+// subject names what a type counts, for messages: the type, or the series of a template without one.
+func (i *Issuer) subject(typ string) string { return cmp.Or(typ, i.Prefix+":*") }
 
 // Current returns the current span by the server's clock, as far as it is known.
 func (c *Call) Current() *exchange.Span { return c.session.Current() }

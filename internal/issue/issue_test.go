@@ -693,7 +693,7 @@ func TestFree(t *testing.T) {
 			out := c.Take(context.Background(), 1)
 			require.NoError(t, out.Err)
 			c.End(nil)
-			c.Free()
+			o.Free(c)
 			another, err := o.NewCall(t.Context(), "IS", "")
 			require.NoError(t, err)
 			require.NotSame(t, c, another)

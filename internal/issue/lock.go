@@ -43,7 +43,7 @@ func (c *Call) Lock(ctx context.Context, locks Locks, missing Outcome) Outcome {
 		return others.wait(ctx, c)
 	}
 	out.Held.Since = time.Now()
-	lock, err := locks.Try(ctx, &c.session.Budget, c.session.Type, c.session.LockKey(span))
+	lock, err := locks.Try(ctx, &c.session.Budget, c.session.Type, c.issuer.LockKey(c.session.Type, span))
 	const attempt = 2 * LockPatience // to try, and to give back the locks granted
 	switch c.lockErr = err; {
 	case err == nil:

@@ -22,10 +22,11 @@ func (c *Call) askFloor(ctx context.Context, span *exchange.Span, until time.Tim
 		return c.issuer.Floor(ctx, typ, start)
 	}, nil)
 	if err != nil {
-		return 0, fmt.Errorf("serial: %w of %s %s: %w", ErrFloor, c.subject(), span.Label, err)
+		return 0, fmt.Errorf("serial: %w of %s %s: %w", ErrFloor, c.issuer.subject(typ), span.Label, err)
 	}
 	if limit := max(c.issuer.Limit, c.issuer.Largest); used < 0 || used > limit {
-		return 0, fmt.Errorf("serial: %w of %s %s answered %d: want 0 to %d", ErrFloor, c.subject(), span.Label, used, limit)
+		return 0, fmt.Errorf("serial: %w of %s %s answered %d: want 0 to %d", ErrFloor, c.issuer.subject(typ), span.Label,
+			used, limit)
 	}
 	return used, nil
 }

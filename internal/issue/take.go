@@ -16,10 +16,11 @@ func (c *Call) Take(ctx context.Context, n int) Outcome {
 			return Outcome{Numbers: Numbers{Span: span, Last: last}, Err: err}
 		}
 	}
-	return c.take(ctx, n) // apart, for its large frame
+	return take(ctx, c, n)
 }
 
-func (c *Call) take(ctx context.Context, n int) Outcome {
+// take takes n numbers without others who wait already. It is apart for its large frame, which slows down many callers.
+func take(ctx context.Context, c *Call, n int) Outcome {
 	r, err := c.session.Send(ctx, c.session.TakeNumbers(n), false)
 	if err == nil && r.Status == store.Ceiling {
 		return c.refill(ctx, n, r.Span)

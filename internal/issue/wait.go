@@ -78,7 +78,7 @@ func (f *flight) wait(ctx context.Context, c *Call) Outcome {
 		case <-f.done:
 			ended = true
 		case <-ctx.Done():
-			return Outcome{Err: cancelError(ctx.Err(), c.subject(), c.issuer.Reserve != nil)}
+			return Outcome{Err: cancelError(ctx.Err(), c.issuer.subject(c.session.Type), c.issuer.Reserve != nil)}
 		case <-time.After(limit):
 		}
 		if took := time.Since(start); f.outside.Load() {
@@ -94,7 +94,7 @@ func (f *flight) wait(ctx context.Context, c *Call) Outcome {
 			return f.ended
 		}
 	}
-	return Outcome{Err: timeoutError(c.subject(), c.Current().Label, c.lockErr)}
+	return Outcome{Err: timeoutError(c.issuer.subject(c.session.Type), c.Current().Label, c.lockErr)}
 }
 
 // timeoutError returns the error of a call that has used up its time to wait for others. lockErr is the error of its
@@ -109,7 +109,7 @@ func (c *Call) Wait(ctx context.Context) Outcome {
 	pause := min(2*time.Millisecond<<c.waits, 100*time.Millisecond)
 	pause = pause/2 + rand.N(pause)
 	if pause > c.session.Budget.Wait() {
-		return Outcome{Err: timeoutError(c.subject(), c.Current().Label, c.lockErr)}
+		return Outcome{Err: timeoutError(c.issuer.subject(c.session.Type), c.Current().Label, c.lockErr)}
 	}
 	c.waits = min(c.waits+1, 10)
 	if err := redisrun.Sleep(ctx, pause); err != nil {
@@ -149,7 +149,7 @@ func await(ctx context.Context, c *Call, n int, running redisrun.Pending[Outcome
 		}
 	}
 	if err != nil {
-		return Outcome{Err: cancelError(err, c.subject(), c.issuer.Reserve != nil)}
+		return Outcome{Err: cancelError(err, c.issuer.subject(c.session.Type), c.issuer.Reserve != nil)}
 	}
 	return out
 }
