@@ -3,6 +3,7 @@ package serial_test
 import (
 	"context"
 	"crypto/sha1"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -37,9 +38,12 @@ func unix(t *testing.T, file string) string {
 	return strings.ReplaceAll(string(text), "\r\n", "\n")
 }
 
-// The programs in the README and in docs/ compile as they appear there.
+// The programs in the README and in docs/ compile as they appear there, and tests pass.
 func TestReadmeCompiles(t *testing.T) {
 	t.Parallel()
+	withoutRaceDetector(t)
+	dir := t.TempDir()
+	replace, packages := map[string]string{}, []string{"build"}
 	for _, file := range []string{
 		"README.md", "docs/business-numbers.md", "docs/alternatives.md", "docs/audit.md", "docs/operations.md",
 	} {
@@ -49,9 +53,27 @@ func TestReadmeCompiles(t *testing.T) {
 			if strings.Contains(block[1], "gapless.") {
 				continue // that module tests it, or examples/guides
 			}
-			requireCompiles(t, block[1])
+			source, test := program(block[1])
+			name := filepath.Join(dir, fmt.Sprint("program", len(packages), map[bool]string{true: "_test"}[test], ".go"))
+			require.NoError(t, os.WriteFile(name, []byte(source), 0o600))
+			if test {
+				out, err := exec.Command("go", "test", "-ldflags=-s -w", name).CombinedOutput()
+				require.NoError(t, err, "%s\n%s", out, source)
+				continue
+			}
+			// Several packages at once are compiled, but not linked.
+			place := filepath.Join("internal", "programs", fmt.Sprint(len(packages)))
+			here, err := filepath.Abs(filepath.Join(place, "main.go"))
+			require.NoError(t, err)
+			replace[here], packages = name, append(packages, "./"+filepath.ToSlash(place))
 		}
 	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay"), overlay, 0o600))
+	args := slices.Insert(packages, 1, "-overlay", filepath.Join(dir, "overlay"))
+	out, err := exec.Command("go", args...).CombinedOutput()
+	require.NoError(t, err, "%s\nin %v", out, replace)
 }
 
 // withoutRaceDetector skips a test of programs that the go command builds, since the race detector does not affect
@@ -63,11 +85,9 @@ func withoutRaceDetector(t *testing.T) {
 	}
 }
 
-// requireCompiles compiles a program, or a part of one. A test is also run.
-func requireCompiles(t *testing.T, code string) {
-	t.Helper()
-	withoutRaceDetector(t)
-	source := "package main\n"
+// program returns the program or the test that code is, or is a part of.
+func program(code string) (source string, test bool) {
+	source = "package main\n"
 	for name, path := range map[string]string{
 		"context.": "context", "fmt.": "fmt", "iter.": "iter", "log.": "log", "sql.": "database/sql", "testing.": "testing",
 		"time.": "time", "tls.": "crypto/tls", "utf8.": "unicode/utf8",
@@ -82,18 +102,11 @@ func requireCompiles(t *testing.T, code string) {
 	if strings.HasPrefix(code, "package") { // a whole file
 		source = code
 	}
-	test := strings.Contains(code, "testing.T")
+	test = strings.Contains(code, "testing.T")
 	if !strings.Contains(code, "func main") && !test {
 		source += "func main() {}\n"
 	}
-	file, args := "main.go", []string{"build", "-ldflags=-s -w", "-o", os.DevNull}
-	if test {
-		file, args = "main_test.go", []string{"test", "-ldflags=-s -w"}
-	}
-	file = filepath.Join(t.TempDir(), file)
-	require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
-	out, err := exec.Command("go", append(args, file)...).CombinedOutput()
-	require.NoError(t, err, "%s\n%s", out, source)
+	return source, test
 }
 
 // The recipes in the README and in docs/business-numbers.md run as they appear there, each on its own Redis.
