@@ -15,15 +15,23 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/redistest"
 )
 
 const (
-	// brief is how long a run's schedule lasts without SERIAL_SOAK.
-	brief = 7 * time.Second
 	// recovery is the time within which every worker must get a number of every type once a fault has healed: the
 	// lock's expiry and the time a call may take to detect that Redis does not answer.
 	recovery = 18 * time.Second
 )
+
+// brief returns how long a run's schedule lasts without SERIAL_SOAK.
+func brief() time.Duration {
+	if redistest.Long() {
+		return 7 * time.Second
+	}
+	return 2 * time.Second
+}
 
 // A run has workers issue numbers during a schedule of faults.
 type run struct {
@@ -62,7 +70,7 @@ func TestFaults(t *testing.T) {
 			length := soak / time.Duration(len(runs))
 			if soak == 0 {
 				t.Parallel() // mostly waiting
-				length = brief
+				length = brief()
 			}
 			faults := faultsOf(r.topology, r.protection)
 			// Midnight comes in the middle.

@@ -97,11 +97,8 @@ func TestInterleavingsOfOneRequest(t *testing.T) {
 // Three processes run in some of the possible orders.
 func TestSomeInterleavings(t *testing.T) {
 	random := redistest.Random(t)
-	runs := 30
-	switch {
-	case race.Enabled:
-		runs = 15
-	case redistest.Long():
+	runs := 12
+	if redistest.Long() && !race.Enabled {
 		runs = 150
 	}
 	for range runs {
@@ -120,11 +117,8 @@ func TestInterleavingsOfAClockThatWasAhead(t *testing.T) {
 // The same, with three processes in some of the possible orders.
 func TestSomeInterleavingsOfAClockThatWasAhead(t *testing.T) {
 	random := redistest.Random(t)
-	runs := 15
-	switch {
-	case race.Enabled:
-		runs = 6
-	case redistest.Long():
+	runs := 6
+	if redistest.Long() && !race.Enabled {
 		runs = 60
 	}
 	for range runs {

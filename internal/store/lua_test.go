@@ -114,12 +114,12 @@ const (
 	denied = "can't run this command|no permissions to run"
 )
 
-// cases is how many random cases are tried. There are fewer with the race detector, which sees little of scripts.
-var cases = 1500
+// cases is how many random cases are tried: fewer with the race detector, which sees little of scripts.
+var cases = 300
 
 func init() {
-	if race.Enabled {
-		cases /= 5
+	if redistest.Long() && !race.Enabled {
+		cases = 1500
 	}
 }
 
