@@ -25,8 +25,8 @@ func TestUpgradeGapless(t *testing.T) {
 		series, period string
 		last           int
 	}{{"serial:INV", "20261031", 7}, {"serial:INV", "20261101", 12}, {"serial:CN", "20261101", 1}} {
-		exec("INSERT INTO serial_gapless VALUES (?, ?, ?, ?, ?)", []byte(row.series), []byte(row.period), []byte("d40a646f23ff"),
-			row.last-1, row.last)
+		exec("INSERT INTO serial_gapless VALUES (?, ?, ?, ?, ?)", []byte(row.series), []byte(row.period),
+			[]byte("d40a646f23ff"), row.last-1, row.last)
 	}
 
 	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
