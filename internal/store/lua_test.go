@@ -114,13 +114,12 @@ const (
 	denied = "can't run this command|no permissions to run"
 )
 
-// cases is how many random cases are tried: fewer with the race detector, which sees little of scripts.
-var cases = 300
-
-func init() {
+// cases returns how many random cases are tried: fewer with the race detector, which sees little of scripts.
+func cases() int {
 	if redistest.Long() && !race.Enabled {
-		cases = 1500
+		return 1500
 	}
+	return 300
 }
 
 // expiry returns when a key expires, in Unix seconds, or -1; compared keys expire at whole seconds. It is rounded,
@@ -403,7 +402,7 @@ func TestTakeUsualAndFull(t *testing.T) {
 	onServers(t, func(t *testing.T, l *lab) {
 		outcomes := strings.Fields("issued part-exhausted part-ceiling clock calendar conflict print future lost missing " +
 			"exhausted ceiling reserve claimed late once error")
-		for i := 0; i < cases || len(l.seen) < len(outcomes) && i < 20*cases; i++ {
+		for i := 0; i < cases() || len(l.seen) < len(outcomes) && i < 20*cases(); i++ {
 			c := l.call(1)
 			s := l.series("IS", c)
 			l.prepare(s)
@@ -485,7 +484,7 @@ func TestTakeSeveral(t *testing.T) {
 	usual, _ := takes(t)
 	onServers(t, func(t *testing.T, l *lab) {
 		mixed := 0
-		for i := 0; i < cases/5 || mixed == 0 && i < 20*cases; i++ {
+		for i := 0; i < cases()/5 || mixed == 0 && i < 20*cases(); i++ {
 			types := 2 + l.IntN(5)
 			c := l.call(types)
 			var all []*series
