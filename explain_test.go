@@ -20,7 +20,6 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/race"
-	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/internal/redistest/memory"
 )
 
@@ -543,59 +542,70 @@ func TestDeletedDocument(t *testing.T) {
 //
 // Guarantees: deletion-unexplained.
 func TestDeletedDocumentsAfterAStall(t *testing.T) {
-	t.Parallel()
-	const pause, within = 3 * time.Second, 200 * time.Millisecond
-	server, reports := redistest.Start(t), &explanations{}
-	opt := server.Options()
-	opt.ReadTimeout = within
-	gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()), reports.hooks())
-	stored, err := textsOf(gen.NextN(t.Context(), "IS", 5))
-	require.NoError(t, err)
-
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	began := time.Now()
-	require.NoError(t, server.Client(t).Do(t.Context(), "CLIENT", "PAUSE", pause.Milliseconds(), "ALL").Err())
-	for range 50 {
-		wg.Go(func() {
-			for time.Since(began) < pause {
-				brief, cancel := context.WithTimeout(t.Context(), within)
-				number, err := gen.Next(brief, "IS")
-				cancel()
-				if mu.Lock(); err == nil {
-					stored = append(stored, number)
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	all := reports.from(t, gen)
-	took := time.Since(began)
-	documents, err := textsOf(gen.NextN(t.Context(), "IS", 200))
-	require.NoError(t, err)
-	stored = append(stored, documents...)
-
-	audit := func(stored []string) serial.Report {
-		r, err := gen.Audit(t.Context(), "IS", serial.At(time.Now()), used(stored...), given(all...))
+	inBubble(t, func(t *testing.T, m *simulation) {
+		const pause, within = 3 * time.Second, 200 * time.Millisecond
+		var network line
+		reports := &explanations{}
+		rdb := network.client(m, within)
+		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), reports.hooks())
+		stored, err := textsOf(gen.NextN(t.Context(), "IS", 5))
 		require.NoError(t, err)
-		require.Zero(t, r.ContradictedCount)
-		return r
-	}
-	before := audit(stored) // clean, unless an answer was lost at the very end of the pause
-	after := audit(stored[:len(stored)-199])
-	require.Equal(t, before.UnexplainedCount+199, after.UnexplainedCount)
-	require.Equal(t, before.Explained, after.Explained)
-	require.False(t, after.Clean())
-	attempts, merged := 0, 0
-	for _, e := range after.Possible {
-		var n int
-		_, err := fmt.Sscanf(e.Reason, serial.AnswerLost+": %d attempt", &n)
-		require.NoError(t, err, e.Reason)
-		attempts, merged = attempts+n, merged+1
-	}
-	require.Greater(t, attempts, 10)
-	require.LessOrEqual(t, merged, 1+int(took/time.Second), "one for each second")
+		var conns []*redis.Conn // one for each attempt: while the server hangs, no new one is made
+		for range 20 {
+			conns = append(conns, rdb.Conn())
+			require.NoError(t, conns[len(conns)-1].Ping(t.Context()).Err())
+		}
+		for _, conn := range conns {
+			require.NoError(t, conn.Close())
+		}
+
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		began := time.Now()
+		network.slow(pause)
+		time.AfterFunc(pause, func() { network.slow(0) })
+		for range 50 {
+			wg.Go(func() {
+				for time.Since(began) < pause {
+					brief, cancel := context.WithTimeout(t.Context(), within)
+					number, err := gen.Next(brief, "IS")
+					cancel()
+					if mu.Lock(); err == nil {
+						stored = append(stored, number)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		all := reports.from(t, gen)
+		took := time.Since(began)
+		documents, err := textsOf(gen.NextN(t.Context(), "IS", 200))
+		require.NoError(t, err)
+		stored = append(stored, documents...)
+
+		audit := func(stored []string) serial.Report {
+			r, err := gen.Audit(t.Context(), "IS", serial.At(time.Now()), used(stored...), given(all...))
+			require.NoError(t, err)
+			require.Zero(t, r.ContradictedCount)
+			return r
+		}
+		before := audit(stored) // clean, unless an answer was lost at the very end of the pause
+		after := audit(stored[:len(stored)-199])
+		require.Equal(t, before.UnexplainedCount+199, after.UnexplainedCount)
+		require.Equal(t, before.Explained, after.Explained)
+		require.False(t, after.Clean())
+		attempts, merged := 0, 0
+		for _, e := range after.Possible {
+			var n int
+			_, err := fmt.Sscanf(e.Reason, serial.AnswerLost+": %d attempt", &n)
+			require.NoError(t, err, e.Reason)
+			attempts, merged = attempts+n, merged+1
+		}
+		require.Greater(t, attempts, 10)
+		require.LessOrEqual(t, merged, 1+int(took/time.Second), "one for each second")
+		time.Sleep(time.Minute) // for abandoned replies
+	})
 }
 
 // A field out of bounds causes an error that names it.

@@ -108,48 +108,45 @@ func TestLockClientsOfOneServerByOtherNames(t *testing.T) {
 
 // A caller refused by the lock's holder, on all servers or on some, gets the lock once it is free.
 func TestLockOfOthers(t *testing.T) {
-	t.Parallel()
-	counters := redistest.Start(t).Client(t)
-	servers := []*redis.Client{redistest.Start(t).Client(t), redistest.Start(t).Client(t)}
-	loc := noon()
-	gen := newGenerator(t, counters, serial.WithLocation(loc), serial.WithLockClients(servers[0], servers[1]))
-	wait := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		return errOf(gen.Next(ctx, "IS"))
-	}
-	key := "serial:{IS}:" + today(loc) + ":lock"
-	for _, s := range servers {
-		require.NoError(t, s.Set(t.Context(), key, "other", time.Minute).Err())
-	}
-	for _, s := range servers {
-		require.ErrorIs(t, wait(), context.DeadlineExceeded)
-		require.NoError(t, s.Del(t.Context(), key).Err())
-	}
-	require.NoError(t, wait())
-	for _, s := range servers {
-		require.NoError(t, s.Set(t.Context(), "serial:{NEW}:"+today(loc)+":lock", "other", 300*time.Millisecond).Err())
-	}
-	require.NoError(t, errOf(gen.Next(t.Context(), "NEW")))
+	inBubble(t, func(t *testing.T, counters *simulation) {
+		servers := []*redis.Client{simulate(t).Client(), simulate(t).Client()}
+		gen := newGenerator(t, counters.Client(), serial.WithLocation(time.UTC),
+			serial.WithLockClients(servers[0], servers[1]))
+		wait := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			return errOf(gen.Next(ctx, "IS"))
+		}
+		lock := func(typ string) string { return "serial:{" + typ + "}:" + today(time.UTC) + ":lock" }
+		for _, s := range servers {
+			require.NoError(t, s.Set(t.Context(), lock("IS"), "other", time.Minute).Err())
+		}
+		for _, s := range servers {
+			require.ErrorIs(t, wait(), context.DeadlineExceeded)
+			require.NoError(t, s.Del(t.Context(), lock("IS")).Err())
+		}
+		require.NoError(t, wait())
+		for _, s := range servers {
+			require.NoError(t, s.Set(t.Context(), lock("NEW"), "other", 300*time.Millisecond).Err())
+		}
+		require.NoError(t, errOf(gen.Next(t.Context(), "NEW")))
+	})
 }
 
 // A SET that go-redis repeats after a lost answer is refused because of the first one. The next attempt gets the lock.
 func TestLockThatWasSetTwice(t *testing.T) {
-	t.Parallel()
-	counters := redistest.Start(t).Client(t)
-	once, twice := redistest.Start(t).Client(t), redistest.Start(t).Client(t)
-	var sets atomic.Int32
-	twice.AddHook(around(func(cmd redis.Cmder, send func() error) error {
-		if cmd.Name() == "set" && sets.Add(1) == 1 {
-			_ = send()
-		}
-		return send()
-	}))
-	gen := newGenerator(t, counters, serial.WithLockClients(once, twice))
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	require.NoError(t, errOf(gen.Next(ctx, "IS")))
-	require.EqualValues(t, 2, sets.Load())
+	inBubble(t, func(t *testing.T, counters *simulation) {
+		var sets atomic.Int32
+		twice := simulate(t).Client(around(func(cmd redis.Cmder, send func() error) error {
+			if cmd.Name() == "set" && sets.Add(1) == 1 {
+				_ = send()
+			}
+			return send()
+		}))
+		gen := newGenerator(t, counters.Client(), serial.WithLockClients(simulate(t).Client(), twice))
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+		require.EqualValues(t, 2, sets.Load())
+	})
 }
 
 // A caller whose deadline passes during its attempt at the lock fails alone, even if the attempt ends at that instant.

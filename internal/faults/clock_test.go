@@ -57,11 +57,12 @@ func TestClockJumps(t *testing.T) {
 // A clockWorld is a miniredis whose clock stands still between settings.
 type clockWorld struct {
 	t       *testing.T
-	random  *rand.Rand
 	redis   *memoryRedis
 	ledger  bool
 	journal *journal
 	gens    []*serial.Generator
+	mu      sync.Mutex // a command that its caller left behind may arrive beside another one, and set the clock
+	random  *rand.Rand
 	now     time.Time
 	latest  time.Time
 	raised  bool         // by an operator, and a day was entered too early
@@ -76,7 +77,6 @@ func newClockWorld(t *testing.T, p protection, random *rand.Rand) *clockWorld {
 	for range 3 {
 		client := w.redis.client(nil, 0)
 		client.AddHook(steps{new(atomic.Int64), func(_ int, run func() error) error {
-			// A command that a caller left behind may still arrive.
 			if w.before.Load() > 0 && w.before.Add(-1) == 0 {
 				w.jump()
 			}
@@ -93,7 +93,21 @@ func newClockWorld(t *testing.T, p protection, random *rand.Rand) *clockWorld {
 	return w
 }
 
+func (w *clockWorld) intN(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.random.IntN(n)
+}
+
+func (w *clockWorld) clock() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
 func (w *clockWorld) set(t time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.now = t
 	if t.After(w.latest) {
 		w.latest = t
@@ -104,28 +118,28 @@ func (w *clockWorld) set(t time.Time) {
 // jump sets the clock to a time that matters, in whole seconds: the package waits for a clock that is slightly behind
 // until it should have caught up, then again, since this one stands still.
 func (w *clockWorld) jump() {
-	midnight := w.now.Truncate(24 * time.Hour).Add(24 * time.Hour)
-	switch w.random.IntN(8) {
+	midnight := w.clock().Truncate(24 * time.Hour).Add(24 * time.Hour)
+	switch w.intN(8) {
 	case 0, 1:
-		w.set(w.now.Add(time.Duration(w.random.IntN(9)) * time.Second))
+		w.set(w.clock().Add(time.Duration(w.intN(9)) * time.Second))
 	case 2:
 		w.set(midnight.Add(-time.Second))
 	case 3, 4:
-		w.set(midnight.Add(time.Duration(w.random.IntN(4)) * time.Second))
+		w.set(midnight.Add(time.Duration(w.intN(4)) * time.Second))
 	case 5:
-		w.set(w.now.Add(-time.Duration(w.random.IntN(8)) * time.Second))
+		w.set(w.clock().Add(-time.Duration(w.intN(8)) * time.Second))
 	case 6:
-		w.set(w.now.Add(-time.Duration(w.random.IntN(30)) * time.Hour))
+		w.set(w.clock().Add(-time.Duration(w.intN(30)) * time.Hour))
 	case 7:
-		w.set(w.now.Add(time.Duration(w.random.IntN(60)) * time.Hour))
+		w.set(w.clock().Add(time.Duration(w.intN(60)) * time.Hour))
 	}
 }
 
 // lose makes Redis lose data.
 func (w *clockWorld) lose() {
-	day := w.now.Format(dayLayout)
+	day := w.clock().Format(dayLayout)
 	counter := recordKey(alwaysUsed[0]) + ":" + day
-	switch w.random.IntN(4) {
+	switch w.intN(4) {
 	case 0:
 		w.redis.FlushAll()
 	case 1:
@@ -143,20 +157,20 @@ func (w *clockWorld) lose() {
 // round makes a jump, several concurrent calls, and one call with a jump inside.
 func (w *clockWorld) round() {
 	w.jump()
-	if w.ledger && w.random.IntN(3) == 0 {
+	if w.ledger && w.intN(3) == 0 {
 		w.lose()
 	}
 	var wg sync.WaitGroup
 	for i := range 9 {
-		n, limit := 1+w.random.IntN(4), time.Duration(1+w.random.IntN(8))*time.Second
+		n, limit := 1+w.intN(4), time.Duration(1+w.intN(8))*time.Second
 		wg.Go(func() { _ = w.call(w.gens[i%len(w.gens)], n, limit) })
 	}
 	wg.Wait()
-	if w.random.IntN(4) == 0 {
+	if w.intN(4) == 0 {
 		w.operate()
 	}
-	w.before.Store(1 + w.random.Int64N(6))
-	_ = w.call(w.gens[w.random.IntN(len(w.gens))], 1, time.Minute)
+	w.before.Store(1 + int64(w.intN(6)))
+	_ = w.call(w.gens[w.intN(len(w.gens))], 1, time.Minute)
 	w.before.Store(0)
 }
 
@@ -164,7 +178,7 @@ func (w *clockWorld) round() {
 func (w *clockWorld) operate() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	err := w.gens[0].Raise(ctx, alwaysUsed[0], w.journal.highest(alwaysUsed[0], w.now.Format(dayLayout)))
+	err := w.gens[0].Raise(ctx, alwaysUsed[0], w.journal.highest(alwaysUsed[0], w.clock().Format(dayLayout)))
 	if err != nil {
 		require.ErrorIs(w.t, err, serial.ErrConflict)
 	}
@@ -176,7 +190,7 @@ func (w *clockWorld) call(gen *serial.Generator, n int, limit time.Duration) err
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	id := callID{key: fmt.Sprint(w.order.Add(1))}
-	from := w.now
+	from := w.clock()
 	w.journal.begin(id, call{typ: alwaysUsed[0], n: int64(n), start: w.order.Add(1)})
 	first, last, err := issue(ctx, gen, alwaysUsed[0], n)
 	w.journal.finish(id, func(c *call) {
@@ -188,7 +202,7 @@ func (w *clockWorld) call(gen *serial.Generator, n int, limit time.Duration) err
 		c.day, c.first, c.last = first.Start.Format(dayLayout), first.Seq, last
 	})
 	if err == nil {
-		require.Contains(w.t, []string{from.Format(dayLayout), w.now.Format(dayLayout)}, first.Start.Format(dayLayout))
+		require.Contains(w.t, []string{from.Format(dayLayout), w.clock().Format(dayLayout)}, first.Start.Format(dayLayout))
 		return nil
 	}
 	// While the clock is past midnight, the day's counter expires. When the clock returns, its numbers stay lost.
