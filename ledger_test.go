@@ -24,6 +24,7 @@ import (
 
 // Guarantees: ledger-down, counter-lost, record-lost, both-lost-remembered, ledger-lost.
 func TestLedger(t *testing.T) {
+	t.Parallel()
 	testLedger(t, inMemory(t))
 }
 

@@ -374,6 +374,7 @@ func TestReplicasOptions(t *testing.T) {
 
 // A range ends: with its last sequence, and with its last day, at the first instant of the next by Redis's clock.
 func TestUntil(t *testing.T) {
+	t.Parallel()
 	hours := kindOf("hours", serial.PerHour, "yyyyMMddHH")
 	seconds := kindOf("seconds", serial.PerSecond, "yyyyMMddHHmmss")
 	dated := kindOf("never, dated", serial.Never, "yyyyMMdd")

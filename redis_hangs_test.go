@@ -604,7 +604,7 @@ func TestStalledServerAndVeryManyTypes(t *testing.T) {
 // lock.
 func TestFarServerAndManyTypes(t *testing.T) {
 	for _, kind := range []string{"plain", "embedded", "cluster", "lock clients", "floor"} {
-		if (kind == "plain" || kind == "floor") && !redistest.Long() { // they need as long as an embedded client
+		if kind != "embedded" && !redistest.Long() { // the others need as long
 			continue
 		}
 		t.Run(kind, func(t *testing.T) {

@@ -35,6 +35,7 @@ import (
 
 // Guarantees: script-flush, counter-lost, prepared-counter-lost, record-lost, both-lost-remembered.
 func TestBehaviour(t *testing.T) {
+	t.Parallel()
 	testBehaviour(t, inMemory(t))
 }
 
@@ -771,7 +772,11 @@ func TestAllocations(t *testing.T) {
 		"NextN of 1000": {func() error { _, err := gen.NextN(background, "IS", 1000); return err }, 18},
 	} {
 		t.Run(name, func(t *testing.T) {
-			allocations := testing.AllocsPerRun(200, func() {
+			runs := 200
+			if test.most > 1000 {
+				runs = 20
+			}
+			allocations := testing.AllocsPerRun(runs, func() {
 				if err := test.call(); err != nil {
 					t.Error(err)
 				}

@@ -122,7 +122,12 @@ func TestLayoutsThatDetermineThePeriod(t *testing.T) {
 	}
 	slices.SortStableFunc(sets, func(a, b tokenSet) int { return bits.OnesCount(uint(a)) - bits.OnesCount(uint(b)) })
 	refused := map[string]bool{}
-	for _, start := range yearStarts {
+	starts := yearStarts
+	if !redistest.Long() {
+		starts = starts[2:4] // April 1 and 6
+		t.Log("five of seven starts of years are left out without SERIAL_TEST_LONG=1")
+	}
+	for _, start := range starts {
 		days := daysOf(start)
 		for i, unit := range dayUnits {
 			allowed := make([]bool, len(sets))
@@ -150,7 +155,11 @@ func TestLayoutsThatDetermineThePeriod(t *testing.T) {
 			}
 		}
 	}
-	require.ElementsMatch(t, strictlyRefused, slices.Collect(maps.Keys(refused)))
+	if redistest.Long() {
+		require.ElementsMatch(t, strictlyRefused, slices.Collect(maps.Keys(refused)))
+		return
+	}
+	require.Subset(t, strictlyRefused, slices.Collect(maps.Keys(refused)))
 }
 
 // Other spellings determine the same; the year in which a business year ends is as good as the one in which it begins;
