@@ -44,9 +44,14 @@ func TestReadmeCompiles(t *testing.T) {
 	withoutRaceDetector(t)
 	dir := t.TempDir()
 	replace, packages := map[string]string{}, []string{"build"}
-	for _, file := range []string{
+	files := []string{
 		"README.md", "docs/business-numbers.md", "docs/alternatives.md", "docs/audit.md", "docs/operations.md",
-	} {
+	}
+	if !redistest.Long() {
+		files = files[:1]
+		t.Log("programs in docs/ are left out without SERIAL_TEST_LONG=1")
+	}
+	for _, file := range files {
 		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(unix(t, file), -1)
 		require.NotEmpty(t, blocks, file)
 		for _, block := range blocks {
@@ -578,6 +583,9 @@ func TestCheckAtStart(t *testing.T) {
 // The code in hidden-volume.md runs as it appears there, and numbers of both keys are read.
 func TestHiddenVolumeGuide(t *testing.T) {
 	t.Parallel()
+	if !redistest.Long() {
+		t.Skip("a program is built only with SERIAL_TEST_LONG=1")
+	}
 	text := guide(t, "hidden-volume.md")
 	block := func(first string) string {
 		_, rest, found := strings.Cut(text, "\n    "+first)
@@ -821,6 +829,9 @@ func sentTo(sent *[]string) hook {
 // template is refused with the words of its row.
 func TestBusinessNumbers(t *testing.T) {
 	t.Parallel()
+	if !redistest.Long() {
+		t.Skip("a program is built only with SERIAL_TEST_LONG=1")
+	}
 	quoted := regexp.MustCompile("`(.*?)`")
 	options := func(cell string) (list string) {
 		for _, option := range quoted.FindAllStringSubmatch(cell, -1) {

@@ -32,7 +32,7 @@ func runEach(t *testing.T, settings []namedSetting) {
 }
 
 // fewRuns is how many runs of a setting there are if not all are wanted.
-const fewRuns = 20
+const fewRuns = 10
 
 // runAll runs a setting in every order, and requires that these are at least as many as least. If SERIAL_TEST_LONG is
 // not set, it runs some of the orders, others each time.

@@ -119,7 +119,7 @@ func cases() int {
 	if redistest.Long() && !race.Enabled {
 		return 1500
 	}
-	return 300
+	return 150
 }
 
 // expiry returns when a key expires, in Unix seconds, or -1; compared keys expire at whole seconds. It is rounded,

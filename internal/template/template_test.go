@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/internal/template"
 )
 
@@ -203,8 +204,12 @@ func TestNumbersReadBack(t *testing.T) {
 		require.NoError(t, err)
 		instants = append(instants, instant.Unix())
 	}
-	numbers := 0
-	for made := 0; made < 500; {
+	numbers, wanted := 0, 500
+	if !redistest.Long() {
+		wanted = 200
+		t.Log("three of five templates are left out without SERIAL_TEST_LONG=1")
+	}
+	for made := 0; made < wanted; {
 		pattern, zone := randomTemplate(r), zones[r.IntN(len(zones))]
 		unit, start := calendar.Unit(1+r.IntN(10)), yearStarts[r.IntN(len(yearStarts))]
 		opts := []setting{
@@ -299,7 +304,7 @@ func TestNumbersReadBack(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, numbers, 1_500)
+	require.Greater(t, numbers, 3*wanted)
 }
 
 // Published numbers, and check digits in front, in the middle and at the end.
