@@ -3,9 +3,9 @@ package gapless_test
 import (
 	"database/sql"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -41,23 +41,8 @@ var createV040 = map[gapless.Dialect]string{
 ) WITHOUT ROWID`,
 }
 
-// changelog returns the statements of CHANGELOG.md that migrate a table of release 0.4.0.
-func changelog(t *testing.T, d gapless.Dialect) []string {
-	t.Helper()
-	text, err := os.ReadFile("../CHANGELOG.md")
-	require.NoError(t, err)
-	name := map[gapless.Dialect]string{gapless.PostgreSQL: "PostgreSQL", gapless.MySQL: "MySQL and MariaDB",
-		gapless.SQLite: "SQLite"}[d]
-	_, found, ok := strings.Cut(strings.ReplaceAll(string(text), "\r\n", "\n"), "```sql\n  -- "+name+"\n")
-	require.True(t, ok, name)
-	found, _, _ = strings.Cut(found, "```")
-	statements := strings.Split(strings.TrimSpace(found), ";")
-	require.Empty(t, statements[len(statements)-1])
-	return statements[:len(statements)-1]
-}
-
-// The statements in the changelog migrate a table of release 0.4.0: numbers continue, the series keeps its calendar,
-// and periods can be closed. Only those statements are needed.
+// A table of release 0.4.0 is refused and stays as it is. On every database, a generator with another table continues
+// its numbers as docs/migrating.md says.
 func TestTableOfV040(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -75,44 +60,41 @@ func TestTableOfV040(t *testing.T) {
 		}
 		g, err := gapless.New(d.dialect, scheme(t))
 		require.NoError(t, err)
-		require.ErrorContains(t, g.CreateTable(t.Context(), db), "CHANGELOG.md")
-		for _, statement := range changelog(t, d.dialect) {
-			execSQL(t, db, statement)
-		}
-		weeks, err := gapless.New(d.dialect, scheme(t, perWeek()...))
-		require.NoError(t, err)
-		commits(t, db, func(tx *sql.Tx) {
-			requireConflict(t, weeks, tx, "IS", "IS is counted by days, but this scheme counts by weeks;")
-			for typ, want := range map[string]int64{"IS": 42, "IT": 4, "NEW": 1} {
-				requireSeq(t, want)(g.NextOn(t.Context(), tx, typ, serial.At(date(t, "2021-10-24"))))
-			}
-			require.NoError(t, errOf(g.Next(t.Context(), tx, "IS")))
-		})
-		d.closes(t, db, g, october(24))
-		commits(t, db, func(tx *sql.Tx) {
-			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-23")))), gapless.ErrPeriodClosed)
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24")))))
-		})
-		require.NoError(t, g.CreateTable(t.Context(), db))
-		history, err := g.History(t.Context(), db, "IS", 5)
-		require.NoError(t, err)
-		require.Len(t, history, 3)
-		require.Equal(t, []int64{1, 43, 7}, []int64{history[0].Seq, history[1].Seq, history[2].Seq})
-	})
-}
+		require.ErrorContains(t, g.CreateTable(t.Context(), db), "docs/migrating.md")
 
-// The statements write the default scheme's values, and the table equals the one that CreateTable creates.
-func TestChangelogNamesTheDefaultScheme(t *testing.T) {
-	s, err := serial.NewScheme()
-	require.NoError(t, err)
-	for _, d := range []gapless.Dialect{gapless.PostgreSQL, gapless.MySQL, gapless.SQLite} {
-		g, err := gapless.New(d, s)
+		g, err = gapless.New(d.dialect, scheme(t), gapless.WithTable("numbers"))
 		require.NoError(t, err)
-		all := strings.Join(changelog(t, d), ";")
-		require.Contains(t, all, "'"+s.Calendar()+":"+s.PrintMark()+"'")
-		require.Contains(t, all, "'"+s.Calendar()+"'")
-		plain := strings.NewReplacer(`"`, "", "`", "", "\t", " ", "\n", " ")
-		require.Contains(t, strings.Join(strings.Fields(plain.Replace(all)), " "),
-			strings.Join(strings.Fields(plain.Replace(g.Schema()[1])), " "))
-	}
+		require.NoError(t, g.CreateTable(t.Context(), db))
+		rows, err := db.QueryContext(t.Context(), "SELECT series, period, last FROM serial_gapless ORDER BY series, period")
+		require.NoError(t, err)
+		var read []string
+		raises := map[string]map[string]int64{"IS": {}, "IT": {}}
+		for rows.Next() {
+			var series, period string
+			var last int64
+			require.NoError(t, rows.Scan(&series, &period, &last))
+			read = append(read, fmt.Sprint(series, " ", period, " ", last))
+			raises[strings.TrimPrefix(series, "serial:")][period] = last
+		}
+		require.NoError(t, rows.Err())
+		require.Equal(t, []string{"serial:IS 20211023 7", "serial:IS 20211024 41", "serial:IT 20211024 3"}, read)
+		on := func(period string) serial.When {
+			day, err := time.Parse("20060102", period)
+			require.NoError(t, err)
+			return serial.OnDateOf(day)
+		}
+		commits(t, db, func(tx *sql.Tx) {
+			for typ, periods := range raises {
+				for period, last := range periods {
+					require.NoError(t, g.Raise(t.Context(), tx, typ, on(period), last))
+				}
+			}
+		})
+		commits(t, db, func(tx *sql.Tx) {
+			requireSeq(t, 8)(g.NextOn(t.Context(), tx, "IS", on("20211023")))
+			requireSeq(t, 42)(g.NextOn(t.Context(), tx, "IS", on("20211024")))
+			requireSeq(t, 4)(g.NextOn(t.Context(), tx, "IT", on("20211024")))
+			requireSeq(t, 1)(g.NextOn(t.Context(), tx, "NEW", on("20211024")))
+		})
+	})
 }

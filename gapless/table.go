@@ -68,8 +68,8 @@ func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 	}
 	for _, t := range g.sql.tables {
 		if _, err := db.ExecContext(ctx, t.probe); err != nil {
-			return g.failed(ctx, what, fmt.Errorf("a table lacks a column of Schema; CHANGELOG.md has the statements that "+
-				"bring over one of release 0.4.0: %w", err))
+			return g.failed(ctx, what, fmt.Errorf("a table lacks a column of Schema; to continue the numbers of "+
+				"release 0.4.0, choose another table, as docs/migrating.md says: %w", err))
 		}
 		if t.flaw == "" {
 			continue
