@@ -207,8 +207,7 @@ func TestReadmeFigures(t *testing.T) {
 	ratio := func(table, callers string, column int) string {
 		for line := range strings.SplitSeq(table, "\n") {
 			if strings.HasPrefix(line, "| "+callers+" | **Next** |") {
-				value, _, _ := strings.Cut(strings.Split(line, " | ")[column], " (")
-				return value + " "
+				return strings.Split(line, " | ")[column] + " "
 			}
 		}
 		return "" // was not measured
