@@ -46,7 +46,7 @@ func (p Period) String() string {
 //
 // Default [time.Local]; nil is refused.
 func WithLocation(loc *time.Location) Option {
-	err := refuseIf(loc == nil, "serial: WithLocation: the location is nil")
+	err := refuseIf(loc == nil, "serial: WithLocation: the location is nil; did time.LoadLocation fail?")
 	return option{"WithLocation", true, err, func(c *config) { c.calendar.Location = loc }}
 }
 

@@ -235,7 +235,7 @@ func TestTemplatesRefused(t *testing.T) {
 	refuse("WithDayStart(1ms): want whole seconds from 0 to less than 24h", serial.WithDayStart(time.Millisecond))
 	refuse("WithStart(0): want 1 to the largest sequence that the template prints", serial.WithStart(0))
 	refuse("WithStart(10000): the template prints sequences up to 9999; want 1 to that", serial.WithStart(10_000))
-	refuse("WithLocation: the location is nil", serial.WithLocation(nil))
+	refuse("WithLocation: the location is nil; did time.LoadLocation fail?", serial.WithLocation(nil))
 	refuse(`WithKeyPrefix(""): empty; want 1 to 64 bytes`, serial.WithKeyPrefix(""))
 	refuse(`WithKeyPrefix("a:b"): it has ':' (U+003A); want letters, digits and - _ . /`,
 		serial.WithKeyPrefix("a:b"))

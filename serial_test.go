@@ -603,7 +603,8 @@ func TestNewRefuses(t *testing.T) {
 	refuse(ofRing+" (client 1 of WithLockClients)", rdb, serial.WithLockClients(ring))
 	refuse("WithLockClients: clients 1 and 2 are the same server, which grants a lock only once; give every server once "+
 		"(both are the same client)", rdb, serial.WithLockClients(rdb, rdb))
-	refuse("WithLocation: the location is nil\nserial: WithMaxSkew(0)", rdb, serial.WithLocation(nil),
+	refuse("WithLocation: the location is nil; did time.LoadLocation fail?\nserial: WithMaxSkew(0)", rdb,
+		serial.WithLocation(nil),
 		serial.WithMaxSkew(0))
 
 	second := []serial.Option{serial.WithPeriod(serial.PerSecond), serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq}")}

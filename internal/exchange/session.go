@@ -104,9 +104,9 @@ func (s *Session) TakeNumbers(n int) store.Request {
 }
 
 // Join takes one number with callers who wait already, if there are any: one of them has just looked at the clock. If
-// it returns no span, Send continues.
+// it returns neither a span nor an error, Send continues.
 func (s *Session) Join(ctx context.Context) (span *Span, last int64, err error) {
-	if span = s.server.spans.latest.Load(); span == nil || s.request != "" || s.joined != nil {
+	if span = s.server.spans.latest.Load(); span == nil || s.request != "" {
 		return nil, 0, nil
 	}
 	b, place := s.server.takes.JoinWaiting(batchKey{s.server.store.CountedAs(s.Type), span.From})

@@ -19,7 +19,7 @@ func (c *Call) Take(ctx context.Context, n int) Outcome {
 	return take(ctx, c, n)
 }
 
-// take takes n numbers without others who wait already. It is apart for its large frame, which slows down many callers.
+// take continues where Join got no number. It is apart for its large frame, which slows down many callers.
 func take(ctx context.Context, c *Call, n int) Outcome {
 	r, err := c.session.Send(ctx, c.session.TakeNumbers(n), false)
 	if err == nil && r.Status == store.Ceiling {

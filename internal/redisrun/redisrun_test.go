@@ -27,6 +27,8 @@ import (
 
 var increment = redisrun.NewScript("return redis.call('INCRBY', KEYS[1], 1)")
 
+const readTimeout = 5 * time.Second // go-redis's own
+
 func command(key string) redisrun.Command {
 	return redisrun.Command{Script: increment, Args: []any{nil, nil, 1, key}}
 }
@@ -297,6 +299,33 @@ func TestNoConnectionBecomesFree(t *testing.T) {
 		require.EqualValues(t, 2, reply.Value)
 		require.Empty(t, reply.Unanswered, "the first attempt was not sent")
 		require.True(t, waited.Load())
+	})
+}
+
+// Calls that share a limit for getting a connection have at least half of their own.
+func TestSharedLimitForAConnection(t *testing.T) {
+	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+		const own = 200 * time.Millisecond
+		require.NoError(t, errOf(x.run(context.Background(), r, command("k"), nil)))
+		var left []time.Duration
+		x.setHook(func(ctx context.Context, next func() error) error {
+			end, limited := ctx.Deadline()
+			require.True(t, limited)
+			left = append(left, time.Until(end))
+			return next()
+		})
+		for range 10 {
+			time.Sleep(70 * time.Millisecond)
+			b := budget.New(false)
+			limit, _ := b.NextLimit()
+			spent := limit - readTimeout - own
+			b.Spend(spent, spent)
+			_, err := r.Run(context.Background(), &b, x.node, command("k"), nil)
+			require.NoError(t, err)
+		}
+		require.GreaterOrEqual(t, slices.Min(left), own/2)
+		require.Less(t, slices.Min(left), own, "some share")
+		require.LessOrEqual(t, slices.Max(left), own)
 	})
 }
 

@@ -160,7 +160,7 @@ func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit ti
 	over := true
 	if ctx.Done() == nil && bounded && reply.Sent.UnixNano()-r.answered.Load() < int64(recently) &&
 		node.hasIdle(confirm || len(commands) > 1) {
-		within := r.connectWithin(ctx, reply.Sent.Add(limit-r.readTimeout))
+		within := r.connectWithin(ctx, reply.Sent, limit-r.readTimeout)
 		reply.Unconfirmed = r.process(within, node, confirm, commands)
 		if within.Err() != nil && errors.Is(commands[0].Err(), context.DeadlineExceeded) {
 			err = errNoConnection // others have taken the idle connections
@@ -200,13 +200,14 @@ func (l *detachedAttempt) end(unconfirmed, err error) {
 }
 
 // connectWithin returns a context with the values of ctx, which never ends, that limits the time to get or make a
-// connection. Calls that begin at about the same time share the limit: one for each would cost five allocations and a
-// microsecond, a thirtieth of a round trip.
-func (r *Runner) connectWithin(ctx context.Context, end time.Time) context.Context {
+// connection: at least half of limit, from start on. Calls that begin at about the same time share it: one for each would
+// cost five allocations and a microsecond, a thirtieth of a round trip.
+func (r *Runner) connectWithin(ctx context.Context, start time.Time, limit time.Duration) context.Context {
 	const sharing = 250 * time.Millisecond
+	end := start.Add(limit)
 	within := r.connecting.Load()
 	if within != nil {
-		if at, _ := (*within).Deadline(); end.Before(at) || end.Sub(at) > sharing {
+		if at, _ := (*within).Deadline(); end.Before(at) || end.Sub(at) > min(sharing, limit/2) {
 			within = nil
 		}
 	}
