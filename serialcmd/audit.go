@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -366,6 +367,10 @@ func checkHeader(header []string) error {
 	return nil
 }
 
+// onlyPossible matches the reasons that the library gives only as possible ones.
+var onlyPossible = regexp.MustCompile("^(" + serial.AnswerLost + "|" + serial.Raised + "|" + serial.BlockSkipped +
+	")([:;]|$)")
+
 // readExplanation reads the fields of a line.
 func (c *command) readExplanation(fields map[string]string, typ string, start, now time.Time) (
 	serial.Explanation, error) {
@@ -373,12 +378,7 @@ func (c *command) readExplanation(fields map[string]string, typ string, start, n
 	sequence := func(to *int64) func(string) error {
 		return func(value string) (err error) { *to, err = program.Integer(value, 64); return err }
 	}
-	instant := func(value string) (err error) {
-		if e.At, err = time.Parse(time.RFC3339, value); err != nil {
-			err = errors.New("want an RFC 3339 time such as 2021-10-24T17:05:00Z")
-		}
-		return err
-	}
+	instant := func(value string) (err error) { e.At, err = program.Instant(value); return err }
 	for _, column := range []struct {
 		name string
 		set  func(value string) error
@@ -391,6 +391,10 @@ func (c *command) readExplanation(fields map[string]string, typ string, start, n
 				return e, fmt.Errorf("%s %q: %w", column.name, value, err)
 			}
 		}
+	}
+	// Without this, a file that has lost its column "possible" would excuse deletions.
+	if e.By == "" && !e.Possible && onlyPossible.MatchString(e.Reason) {
+		return e, fmt.Errorf("reason %q: only a person's explains numbers; want true in possible, or a name in by", e.Reason)
 	}
 	if number := fields["number"]; number != "" {
 		if fields["first"]+fields["last"] != "" {

@@ -141,7 +141,7 @@ type commandLine struct {
 func (c *command) define() {
 	c.flags = flag.NewFlagSet("", flag.ContinueOnError)
 	text := func(at *string, name, usage string) {
-		c.flags.Func(name, usage, func(value string) error { *at = value; return nil })
+		c.flags.Func(name, usage, program.Once(at))
 	}
 	person := func(at *string, name, usage string) {
 		c.flags.Func(name, usage, func(value string) error {

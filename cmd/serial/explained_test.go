@@ -59,7 +59,7 @@ double     0
 
 	// Explanations from stdin, and numbers from a file. Everything is explained.
 	numbers := written(t, stored)
-	file = "reason,last,first,remark\nfire,9,3,\n"
+	file = "reason,last,first,remark,by\nraised the wrong series,9,3,,\nraised,3,3,,Ada\n"
 	stdout, _ = e.with(file).exits(t, 0, "audit", "IS", numbers, "-explained", "-", "-json")
 	require.Contains(t, stdout, `"unexplained":[],"possible":[],"contradicted":[],"explainedCount":7,`)
 	file = written(t, "number,reason\n")
@@ -77,6 +77,9 @@ func TestAuditExplainedRefuses(t *testing.T) {
 		`line 4: serial: invalid number`:                  "number,reason\n\nIS" + day + "0001,void\nIS" + day + "1,void\n",
 		`line 2: got a number and first or last`:          "number,first,last,reason\nIS" + day + "0001,1,1,void\n",
 		`Reason: 0 bytes`:                                 "first,last,reason\n1,2,\n",
+		`line 2: reason "raised": only a person's`:        "first,last,reason\n1,2,raised\n",
+		`reason "block skipped": only a person's`:         "first,last,reason,possible\n1,2,block skipped,false\n",
+		`reason "answer lost: 2 attempts": only`:          "first,last,reason\n1,2,answer lost: 2 attempts\n",
 		`possible "perhaps": want true or`:                "first,last,reason,possible\n1,2,void,perhaps\n",
 		`Unused and Possible are both set`:                "first,last,reason,possible,unused\n1,2,void,true,true\n",
 		`at "yesterday": want an RFC 3339 time`:           "first,last,reason,at\n1,2,void,yesterday\n",
@@ -97,5 +100,6 @@ func TestAuditExplainedRefuses(t *testing.T) {
 	for _, args := range [][]string{{"audit", "IS"}, {"audit", "IS", "-"}} {
 		e.with("").fails(t, 2, "-explained -: the numbers come from stdin", append(args, "-explained", "-")...)
 	}
+	e.with("").fails(t, 2, "the flag is given twice", "audit", "IS", "-explained", "a.csv", "-explained", "b.csv")
 	e.with("x\n").fails(t, 1, "explanations in stdin: the columns are", "audit", "IS", written(t, ""), "-explained", "-")
 }

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"io"
 	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -94,4 +95,25 @@ func Integer(value string, bits int) (int64, error) {
 		return 0, errors.New("want a whole number such as 1000, without underscores or prefixes such as 0x")
 	}
 	return n, nil
+}
+
+// Instant parses the value of a column.
+func Instant(value string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339, value)
+	if err != nil {
+		return t, errors.New("want an RFC 3339 time such as 2021-10-24T17:05:00Z")
+	}
+	return t, nil
+}
+
+// Once sets at to the value of a flag, and refuses a second one: whoever gives two files wants both.
+func Once(at *string) func(value string) error {
+	given := false
+	return func(value string) error {
+		if given {
+			return errors.New("the flag is given twice")
+		}
+		*at, given = value, true
+		return nil
+	}
 }
