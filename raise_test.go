@@ -1,6 +1,7 @@
 package serial_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -173,6 +174,50 @@ func testTakeover(t *testing.T, b backend) {
 		wg.Wait()
 		require.NotEmpty(t, seen)
 	})
+}
+
+// The counter of the current day is lost while the record is of another period. An operator restores the counter, never
+// below the day's start. The loss is reported, and no number is reported as skipped.
+func TestRestoreFromAnotherPeriod(t *testing.T) {
+	start, ctx := serial.WithStart(9), t.Context()
+	// Each begins on the 24th, and returns how an operator continues on that day.
+	for name, begin := range map[string]func(s *stage) func(gen *serial.Generator, seq int64) error{
+		"another zone": func(s *stage) func(*serial.Generator, int64) error {
+			s.at(24, 12)
+			east := s.generator(start, serial.WithLocation(time.FixedZone("", 3600)))
+			require.NoError(s.t, east.Raise(ctx, "IS", 0))
+			return func(gen *serial.Generator, seq int64) error { return gen.Takeover(ctx, "IS", seq) }
+		},
+		"the clock was ahead": func(s *stage) func(*serial.Generator, int64) error {
+			gen := s.generator(start)
+			for _, day := range []int{24, 25} {
+				s.at(day, 12)
+				require.NoError(s.t, gen.Raise(ctx, "IS", 0))
+			}
+			s.at(24, 13)
+			return func(gen *serial.Generator, seq int64) error { return gen.Raise(ctx, "IS", seq) }
+		},
+	} {
+		for used, next := range map[int64]int64{0: 9, 8: 9, 20: 21} {
+			for _, block := range []int64{0, 10} {
+				t.Run(fmt.Sprintf("%s, %d were used, blocks of %d", name, used, block), func(t *testing.T) {
+					s, reports := newStage(t), &explanations{}
+					restore := begin(s)
+					s.Del("serial:{IS}:20211024")
+					var found []serial.LostInfo
+					gen := s.generator(append(ledgerIf(block > 0, block), start, reports.hooks(), serial.WithHooks(serial.Hooks{
+						Lost: func(_ context.Context, info serial.LostInfo) { found = append(found, info) },
+					}))...)
+					require.NoError(t, restore(gen, used))
+					require.Empty(t, reports.flushed(t, gen))
+					require.Len(t, found, 1)
+					require.Equal(t, "20211024", found[0].Start.Format("20060102"))
+					require.True(t, found[0].Repaired)
+					requireSeq(t, next)(gen.NextNumber(ctx, "IS"))
+				})
+			}
+		}
+	}
 }
 
 // After a takeover of a day whose date is below the other zone's, the next day continues above the other's counter, or

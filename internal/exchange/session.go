@@ -289,7 +289,8 @@ func (s *Session) observe(r *Reply, err error) error {
 		return err
 	}
 	offset, before := s.server.clock.learn(&r.Reply)
-	if r.Status == store.Lost || r.WasLost || r.Status == store.Clock && offset != before {
+	lost := r.Status == store.Lost || r.WasLost || r.Skipped.Opened && r.Skipped.From < 0
+	if lost || r.Status == store.Clock && offset != before {
 		s.mu.Lock()
 		if r.Status == store.Clock { // only one of the callers who share a reply notes it
 			s.events.Offset, s.events.Before = offset, before

@@ -138,7 +138,7 @@ local function read(key)
   return number and (#held > 15 and 1e15 or tonumber(held)) or nil, held
 end
 
-local state, usedByFastClock = 'same', false
+local state = 'same'
 local operator = purpose == 'raise' or purpose == 'takeover'
 if not entered then
   state = 'open'
@@ -149,7 +149,7 @@ elseif entered ~= ARGV[1] and entered .. ' ledger' ~= ARGV[1]
     if not operator then return answer('future', entered) end
     state = 'future'
   elseif tonumber(enteredPast) <= begins and label > enteredLabel then
-    state, usedByFastClock = 'open', known(label)
+    state = 'open'
     if ahead ~= '' then
       local opened, goes = string.match(ahead, '([^;]+ (%-?%d+));$')
       if string.find(ahead, ';' .. string.match(ARGV[1], '^%S+ %S+ %S+') .. ';', 1, true) then
@@ -171,7 +171,7 @@ end
 
 local last, held = read(counter)
 local lost = (not last or last < highWater)
-  and (state == 'same' or state == 'ahead' or usedByFastClock or highWater > 0 or held)
+  and (state == 'same' or state == 'ahead' or highWater > 0 or held or known(label))
 local unrecoverable, ceiling, intact = lost, nil, nil
 if ledger then
   local says
@@ -185,6 +185,7 @@ if ledger then
     intact = ceiling and kept[8] == held and kept[9] == id and not lost
   end
   local ledgerKnows = firstLedger and label >= firstLedger
-  unrecoverable = lost and (usedByFastClock and not ledgerKnows or state == 'same' and entered ~= ARGV[1])
+  unrecoverable = lost
+    and (state ~= 'same' and not ledgerKnows and known(label) or state == 'same' and entered ~= ARGV[1])
 end
-local unused = not held and highWater == 0 and state ~= 'same' and state ~= 'ahead' and not known(label)
+local unused = not held and not lost

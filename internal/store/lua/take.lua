@@ -167,7 +167,7 @@ for i = 1, types do
     end
   elseif top and first then
     -- Is this the first number of a period that follows the one entered, was not opened ahead and was never used?
-    missing = entered == false
+    missing = entered == false and not kept[3]
     if entered and (kept[2] or '') == '' then
       local label, begins, ours = string.match(ARGV[1], '^(%S+) (%S+) %S+( .*)$')
       local last, ends, theirs = string.match(entered, '^(%S+) %S+ (%-?%d+)( .*)$')
