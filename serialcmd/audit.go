@@ -132,10 +132,11 @@ func (c *command) skippedDate() error {
 // printReport prints a report for people: a line for each count, and below it the numbers counted.
 func (c *command) printReport(r *serial.Report) {
 	all := max(0, r.Last-r.First+1)
-	period := c.name(r.Start)
+	period, verdict := c.name(r.Start), "all numbers are accounted for"
 	c.printf("%s in %s (from %s)\n", c.series(r.Type), period, r.Start.Format(time.RFC3339))
 	if all == 0 {
 		c.println("issued     0")
+		verdict = "no number was issued"
 	} else {
 		c.printf("issued     %d: %s to %s\n", all, c.PrintSeq(r.First), c.PrintSeq(r.Last))
 	}
@@ -161,12 +162,10 @@ func (c *command) printReport(r *serial.Report) {
 	if r.OtherCount > 0 {
 		c.printf("others     %d, of other types or periods\n", r.OtherCount)
 	}
-	verdict := "all numbers are accounted for"
 	if !r.Clean() {
 		verdict = errFound.Error()
 	}
-	c.printf("%s in %s: %s\nchecked %s, signed ______________________________\n",
-		c.series(r.Type), period, verdict,
+	c.printf("%s in %s: %s\nchecked %s, signed ______________________________\n", c.series(r.Type), period, verdict,
 		c.time(time.Now()))
 }
 

@@ -25,9 +25,12 @@ type entry struct {
 	line int
 }
 
-// openInput opens the file of that name, or stdin if the name is empty.
+// openInput opens the file of that name, or stdin if the name is empty. A file in TYPE's place is an error.
 func (c *command) openInput(name string) (io.ReadCloser, error) {
 	if name == "" || name == "-" {
+		if info, err := os.Stat(c.args[0]); err == nil && info.Mode().IsRegular() && name == "" {
+			return nil, misused("%q is a file: want TYPE before it, or - after a type to read numbers from stdin", c.args[0])
+		}
 		if isTerminal(c.Stdin) {
 			c.warn("reading numbers from this terminal, one per line")
 		}

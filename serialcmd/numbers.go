@@ -133,8 +133,7 @@ func (c *command) peek(ctx context.Context) error {
 	case c.json:
 		c.printJSON(line)
 	case number.Seq == 0:
-		c.warn("no number of %s was issued since %s", c.series(number.Type),
-			number.Start.Format(time.RFC3339))
+		c.warn("no number of %s was issued since %s", c.series(number.Type), number.Start.Format(time.RFC3339))
 	case number.Date.IsZero(): // Redis does not store the printed date
 		c.printf("seq %d\n", number.Seq)
 		if line.Today != "" {
@@ -285,8 +284,7 @@ func (c *command) explain(context.Context) (err error) {
 		if c.Calendar.Unit == calendar.Never {
 			again = "they never start again"
 		}
-		c.printf("template   %s\nperiod     %s\nsequences  %s; %s\n", c.Template, c.Calendar.Unit.Noun(),
-			holds, again)
+		c.printf("template   %s\nperiod     %s\nsequences  %s; %s\n", c.Template, c.Calendar.Unit.Noun(), holds, again)
 		if c.Hidden {
 			c.println("           hidden: the printed number does not show them")
 		}

@@ -73,8 +73,7 @@ func (c *command) announce(ctx context.Context, s *explanation) error {
 		return fmt.Errorf("%s succeeded, but %w", c.row.name, err)
 	}
 	if l.Next == "" {
-		c.warn("no number of %s is left in the period that began at %s",
-			c.series(l.Type), l.Start.Format(time.RFC3339))
+		c.warn("no number of %s is left in the period that began at %s", c.series(l.Type), l.Start.Format(time.RFC3339))
 	}
 	if c.json {
 		l.Skipped = s

@@ -127,6 +127,26 @@ $`, stdout)
 	}
 	stdout, _ = e.with("").exits(t, 0, "audit", "PO")
 	require.Contains(t, stdout, "issued     0\nused       0\n")
+
+	// A type with a typing error does not look like a clean account.
+	stdout, _ = e.with(all).exits(t, 0, "audit", "I5")
+	require.Contains(t, stdout, "\nothers     14, of other types or periods\nI5 in "+named+": no number was issued\n")
+	stdout, _ = e.with("I5"+day+"0001").exits(t, 3, "audit", "I5")
+	require.Contains(t, stdout, "\nI5 in "+named+": not all numbers are accounted for\n")
+}
+
+// A file without a type before it is not taken for the type.
+func TestAuditOfAFileAsType(t *testing.T) {
+	_, e, day := issued(t, 1)
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("IS", []byte("IS"+day+"0001\n"), 0o600))
+	e.with("").fails(t, 2, `"IS" is a file: want TYPE before it, or - after a type to read numbers from stdin`,
+		"audit", "IS")
+	e.exits(t, 0, "audit", "IS", "IS")
+	e.with("IS"+day+"0001").exits(t, 0, "audit", "IS", "-")
+	require.NoError(t, os.Remove("IS"))
+	require.NoError(t, os.Mkdir("IS", 0o700))
+	e.with("IS"+day+"0001").exits(t, 0, "audit", "IS")
 }
 
 // Numbers beyond the limits of the lists are counted.
