@@ -69,7 +69,6 @@ func (c *command) imports(ctx context.Context) error {
 // plan decides what to do with the numbers of each type and period, and returns what looks like a mistake. If typ is
 // not empty, the other types are ignored.
 func (c *command) plan(ctx context.Context, all []*found, typ string) (doubts []error, err error) {
-	first, _ := c.scheme.Limits()
 	current := map[string]serial.Number{}
 	for _, f := range all {
 		if typ != "" && f.Type != typ {
@@ -92,7 +91,7 @@ func (c *command) plan(ctx context.Context, all []*found, typ string) (doubts []
 		f.Action = wouldRaise
 		if last.Seq >= 0 {
 			f.Last = &last.Seq
-			if max(last.Seq, first-1) >= f.Greatest {
+			if last.Seq >= f.Greatest {
 				f.Action = stays
 			}
 		}

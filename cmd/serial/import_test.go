@@ -286,12 +286,14 @@ func TestImportOfALostCounter(t *testing.T) {
 		"zone right?\n", stderr)
 }
 
-// Sequences below the first one raise nothing. Lines that cannot be parsed are reported before a type that cannot be
+// After sequences below the first one, a new day still begins at its start. Lines that cannot be parsed are reported before a type that cannot be
 // read.
 func TestImportOfLittle(t *testing.T) {
 	m, e, day := issued(t, 0)
 	stdout, _ := e.with("IS"+day+"0050").exits(t, 0, "import", "-start", "100")
-	require.Contains(t, stdout, "stays IS")
+	require.Contains(t, stdout, "raised IS")
+	stdout, _ = e.exits(t, 0, "next", "-start", "100", "IS")
+	require.Equal(t, "IS"+day+"0100\n", stdout)
 	m.HSet("serial:{IS}", "entered", "nonsense")
 	_, stderr := e.with("IS"+day+"0050\nbad").exits(t, 1, "import")
 	require.Contains(t, stderr, `"bad" is not a number of this scheme`)
