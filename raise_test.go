@@ -220,6 +220,36 @@ func TestRestoreFromAnotherPeriod(t *testing.T) {
 	}
 }
 
+// The record keeps the start of a day to which the clock goes back, whatever starts it had to keep before.
+func TestStartOfAnEarlierDay(t *testing.T) {
+	s, ctx := newStage(t), t.Context()
+	gen := s.generator(serial.WithStart(9))
+	for _, day := range []int{25, 24, 25, 26, 23} {
+		s.at(day, 12)
+		require.NoError(t, gen.Raise(ctx, "IS", 0))
+	}
+	requireSeq(t, 0)(gen.Peek(ctx, "IS"))
+	s.Del("serial:{IS}:20211023")
+	require.NoError(t, gen.Raise(ctx, "IS", 0))
+	requireSeq(t, 9)(gen.NextNumber(ctx, "IS"))
+}
+
+// A counter below its copy in the record was set back, so nobody knows over which numbers an operator lifts it.
+func TestRaiseOfACounterBelowItsCopy(t *testing.T) {
+	s, ctx, reports, lost := newStage(t), t.Context(), &explanations{}, 0
+	s.at(24, 12)
+	l := new(serialtest.Ledger)
+	require.NoError(t, errOf(s.generator(serial.WithLedger(l, 10)).NextN(ctx, "IS", 8)))
+	require.NoError(t, s.Set("serial:{IS}:20211024", "1"))
+	gen := s.generator(serial.WithLedger(l, 10), reports.hooks(), serial.WithHooks(serial.Hooks{
+		Lost: func(context.Context, serial.LostInfo) { lost++ },
+	}))
+	require.NoError(t, gen.Raise(ctx, "IS", 20))
+	require.Empty(t, reports.flushed(t, gen))
+	require.Equal(t, 1, lost)
+	requireSeq(t, 21)(gen.NextNumber(ctx, "IS"))
+}
+
 // After a takeover of a day whose date is below the other zone's, the next day continues above the other's counter, or
 // is lost with it; the one after that is new.
 func TestDaysAfterATakeover(t *testing.T) {

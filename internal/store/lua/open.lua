@@ -61,7 +61,9 @@ local floor = tonumber(ARGV[9])
 local there = checked and state == 'same' and not lost and not floor and not id
 -- A start counts only if nothing was used. A lost counter is not restored below the period's own start.
 local base = unused and ARGV[8] + 0 or lost and baseOf(label) or 0
-local from = lost and -1 or math.max(last or 0, base)
+-- With a ledger, the record's copy may show a loss that the caller did not see.
+local behind = operator and ledger and label == enteredLabel and (tonumber(kept[8]) or 0) > (last or 0)
+local from = (lost or behind) and -1 or math.max(last or 0, base)
 local used = math.max(last or 0, base, floor or 0, highWater)
 local upto
 if unrecoverable and not floor then return answer('lost', held or '') end

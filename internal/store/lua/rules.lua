@@ -20,7 +20,7 @@
 --   starts   where periods start, if not at 1, as runs: "FROM-TO START;FROM-TO START;"; or absent. START is the first
 --            sequence of the periods opened from label FROM to label TO. A later run overrides an earlier one. A new
 --            period with the last run's start extends that run. If there are more than three runs, those that end
---            before the period entered are dropped.
+--            before the period entered and the new one are dropped.
 --   ledger   the first label from which on all numbers are set aside in a ledger; or absent
 --   and, with a ledger, for the period entered:
 --   ceiling      the last sequence set aside

@@ -44,7 +44,7 @@ local function noteStart(l, base, before)
     end
     if string.find(starts, ';.+;.+;.+;') then
       starts = string.gsub(starts, '%w+%-(%w+) %d+;', function(ends)
-        return ends < (enteredLabel or '') and '' or nil
+        return ends < (enteredLabel or '') and ends < l and '' or nil
       end)
     end
   end
