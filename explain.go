@@ -21,7 +21,7 @@ import (
 // numbers. The others are possible reasons: they have Possible set and explain nothing.
 //
 // If every process of the series has a ledger, a number with Unused is never issued. Otherwise, Redis may issue it
-// again after a loss.
+// after a loss, or after a [Generator.Takeover] that leaves the ledger below it.
 const (
 	// CallerLeft: the caller's context or time ended before the answer with exactly these numbers came. Nobody got
 	// them.

@@ -312,6 +312,31 @@ func TestRegister(t *testing.T) {
 	require.Contains(t, stderr, "the register is away")
 }
 
+// Replicas do not confirm a raise. A failover may undo it, so what a person says about these numbers is not stored.
+func TestReasonOfAnUnconfirmedRaise(t *testing.T) {
+	s, r := newService(t), new(register)
+	s.opts = []serialcmd.Option{serialcmd.WithRegister(r)}
+	s.Generator = s.generator(t, serial.WithReplicas(1, 100*time.Millisecond))
+	stdout, stderr := s.exits(t, 1, "", "raise", "IS", "10", "-reason", "moved", "-by", "Ada")
+	require.Contains(t, stdout, "\n1,10,raised,,")
+	require.Contains(t, stdout, "Z,true\n")
+	require.Contains(t, stderr, "not replicated")
+	require.Empty(t, r.all)
+}
+
+// The day was opened before another start was set. The counter rises even to numbers below that start.
+func TestImportBelowTheStart(t *testing.T) {
+	for last, next := range map[string]string{"0": "IS202110240006\n", "2": "IS202110240006\n", "7": "IS202110240008\n"} {
+		s := newService(t)
+		s.Generator = s.generator(t)
+		s.exits(t, 0, "", "raise", "IS", last)
+		s.Generator = s.generator(t, serial.WithStart(1000))
+		s.exits(t, 0, "IS202110240001\nIS202110240005\n", "import")
+		stdout, _ := s.exits(t, 0, "", "next", "IS")
+		require.Equal(t, next, stdout, last)
+	}
+}
+
 // Before Main returns, the generator's hooks have received the numbers that nobody got.
 func TestFlush(t *testing.T) {
 	var unused []serial.Explanation

@@ -37,7 +37,8 @@ func (c *command) takeover(ctx context.Context) error {
 			does = "leaves"
 		}
 		c.warn("takeover %s the ledger of %s: if Redis loses data after that, numbers may be issued twice, and if the "+
-			"ledger is used again, the rest of its block is skipped", does, typ)
+			"ledger is used again, the rest of its block is skipped; numbers above SEQ are issued, also of burned blocks",
+			does, typ)
 		if c.leaveLedger {
 			err = c.gen.Takeover(ctx, typ, seq)
 		}
@@ -159,7 +160,7 @@ func (c *command) skipping(ctx context.Context, lift func(seq int64) error) erro
 	}
 	err = lift(seq)
 	unknown := c.flush(ctx)
-	s, unstored := c.explainSkip(ctx)
+	s, unstored := c.explainSkip(ctx, err == nil)
 	switch {
 	case err != nil:
 		c.printSkipped(s)
@@ -172,8 +173,9 @@ func (c *command) skipping(ctx context.Context, lift func(seq int64) error) erro
 	return errors.Join(c.announce(ctx, s), unstored, unknown)
 }
 
-// explainSkip returns what was skipped, nil if nothing was. It stores a person's explanation in the register.
-func (c *command) explainSkip(ctx context.Context) (*explanation, error) {
+// explainSkip returns what was skipped, nil if nothing was. It stores a person's explanation in the register, unless the
+// lift failed: after a failover, callers may get these numbers.
+func (c *command) explainSkip(ctx context.Context, lifted bool) (*explanation, error) {
 	raised := c.skip.raised.Load()
 	if raised == nil {
 		return nil, nil
@@ -181,7 +183,7 @@ func (c *command) explainSkip(ctx context.Context) (*explanation, error) {
 	e := *raised
 	e.At = e.At.In(c.Calendar.Location).Truncate(time.Second)
 	var failed error
-	if c.reason != "" {
+	if c.reason != "" && lifted {
 		e.Reason, e.By, e.Possible = c.reason, c.by, false
 		if r := c.register(); r != nil {
 			ctx, cancel := briefly(ctx)
