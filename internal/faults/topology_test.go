@@ -268,7 +268,7 @@ var allFaults = []fault{
 	}},
 	{"a command denied", keeps, 1, "", func(w *world, random *rand.Rand, _ time.Duration) func() {
 		commands := needed
-		if w.protection.Ledger && w.sentinel == nil { // sentinels need it too
+		if w.protection.Ledger && w.sentinel == nil && w.cluster == nil { // sentinels, and this suite in a cluster, need it
 			commands = append(slices.Clone(needed), "INFO")
 		}
 		command := commands[random.IntN(len(commands))]
