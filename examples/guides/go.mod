@@ -12,10 +12,10 @@ replace (
 require (
 	entgo.io/ent v0.14.5
 	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/dailyserial/serial v0.4.0
-	github.com/dailyserial/serial/gapless v0.4.0
-	github.com/dailyserial/serial/serialpage v0.4.0
-	github.com/dailyserial/serial/sqlledger v0.4.0
+	github.com/dailyserial/serial v0.5.0
+	github.com/dailyserial/serial/gapless v0.5.0
+	github.com/dailyserial/serial/serialpage v0.5.0
+	github.com/dailyserial/serial/sqlledger v0.5.0
 	github.com/gin-gonic/gin v1.12.0
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/jackc/pgx/v5 v5.12.0

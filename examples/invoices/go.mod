@@ -11,10 +11,10 @@ replace (
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/dailyserial/serial v0.4.0
-	github.com/dailyserial/serial/gapless v0.4.0
-	github.com/dailyserial/serial/serialpage v0.4.0
-	github.com/dailyserial/serial/sqlledger v0.4.0
+	github.com/dailyserial/serial v0.5.0
+	github.com/dailyserial/serial/gapless v0.5.0
+	github.com/dailyserial/serial/serialpage v0.5.0
+	github.com/dailyserial/serial/sqlledger v0.5.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
 	modernc.org/sqlite v1.60.0
