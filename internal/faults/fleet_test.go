@@ -43,6 +43,7 @@ type ship struct {
 
 func launch(t *testing.T, s setting, j *journal, n int) *fleet {
 	f := &fleet{t: t, setting: s, journal: j}
+	t.Cleanup(f.end)
 	for range n {
 		f.add()
 	}
@@ -245,6 +246,18 @@ func (f *fleet) waiting(since int64) (missing []string) {
 		}
 	}
 	return missing
+}
+
+// end kills the workers that are left if the test failed at once.
+func (f *fleet) end() {
+	f.mu.Lock()
+	f.quitting = true
+	for _, s := range f.ships {
+		s.doomed = true
+		_ = s.cmd.Process.Kill()
+	}
+	f.mu.Unlock()
+	f.ended.Wait()
 }
 
 // stop has all workers quit, and returns when all their output has been read.

@@ -26,8 +26,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// patience bounds every wait here. Only a fault takes that long, not a busy machine.
-const patience = 30 * time.Second
+// patience bounds every wait here. Only a fault takes that long, not a busy machine, where sentinels may need several
+// attempts at a failover, ten seconds apart.
+const patience = 2 * time.Minute
 
 var errPortTaken = errors.New("the port was taken in between")
 
