@@ -40,8 +40,9 @@ const (
 	// have lost data before that, so callers may have some of them. Nothing is reported if the counter or the answer
 	// was lost.
 	Raised = "raised"
-	// BlockSkipped, a possible reason: a block of the ledger did not follow on from the counter. Redis may have issued
-	// some of these before it lost data. Nothing is reported if there was no counter.
+	// BlockSkipped, a possible reason: a block of the ledger did not follow on from the counter, or an operator lifted
+	// the counter over earlier blocks. Redis may have issued some of these before it lost data. Nothing is reported if
+	// the counter was lost.
 	BlockSkipped = "block skipped"
 )
 

@@ -142,7 +142,7 @@ func testLedger(t *testing.T, b backend) {
 	with("an operator who keeps ledgers leaves none", 10, func(t *testing.T, s *series, l *spyLedger) {
 		s.next(s.gen, 1)
 		_, offset := time.Now().In(s.loc).Zone()
-		keep := issue.KeepLedger(t.Context())
+		keep := issue.ByPerson(t.Context())
 		for _, zone := range []*time.Location{s.loc, time.FixedZone("stray", offset+3600)} {
 			other := s.generator(serial.WithLocation(zone))
 			require.ErrorIs(t, other.Raise(keep, "IS", 5), serial.ErrConflict)

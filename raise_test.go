@@ -2,6 +2,7 @@ package serial_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/issue"
 	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/serialtest"
 )
@@ -248,6 +250,65 @@ func TestRaiseOfACounterBelowItsCopy(t *testing.T) {
 	require.Empty(t, reports.flushed(t, gen))
 	require.Equal(t, 1, lost)
 	requireSeq(t, 21)(gen.NextNumber(ctx, "IS"))
+}
+
+// With a ledger, a raise explains no number that may have been issued: none up to the last one set aside, unless the
+// counter is as the last number issued left it. Only a person's raise asks the ledger for that before it sets more aside.
+func TestRaiseAboveBlocks(t *testing.T) {
+	const record = "serial:{IS}"
+	failover := func(m *simulation) { m.HSet(record, "replID", "another") }
+	lost := func(m *simulation) { m.FlushAll() }
+	for name, test := range map[string]struct {
+		harm              func(m *simulation) // after sequence 8 of a block of 10
+		seq               int64
+		person, byProgram []string // byProgram is the same if nil
+	}{
+		"intact":                       {func(*simulation) {}, 20, []string{"IS 9-20 raised?"}, nil},
+		"a failover":                   {failover, 20, []string{"IS 9-10 block skipped?", "IS 11-20 raised?"}, nil},
+		"a failover, within the block": {failover, 9, []string{"IS 9-10 block skipped?"}, nil},
+		"everything was lost": {lost, 20,
+			[]string{"IS 1-10 block skipped?", "IS 11-20 raised?"}, []string{"IS 1-20 raised?"}},
+		"everything was lost, within the block": {lost, 7,
+			[]string{"IS 1-10 block skipped?"}, []string{"IS 1-7 raised?", "IS 8-10 block skipped?"}},
+		"an old copy was restored": {func(m *simulation) {
+			require.NoError(m.t, m.Set("serial:{IS}:"+today(time.UTC), "3"))
+			m.HSet(record, "ceiling", "5", "counterCopy", "3", "replID", "another")
+		}, 20, []string{"IS 4-10 block skipped?", "IS 11-20 raised?"}, []string{"IS 4-5 block skipped?", "IS 6-20 raised?"}},
+	} {
+		runBoth(t, name+", by a person", func(t *testing.T, m *simulation, byPerson bool) {
+			ctx, want, reports, l := t.Context(), test.person, &explanations{}, new(serialtest.Ledger)
+			if byPerson {
+				ctx = issue.ByPerson(ctx)
+			} else if test.byProgram != nil {
+				want = test.byProgram
+			}
+			ledger, utc := serial.WithLedger(l, 10), serial.WithLocation(time.UTC)
+			require.NoError(t, errOf(newGenerator(t, m.Client(), utc, ledger).NextN(ctx, "IS", 8)))
+			test.harm(m)
+			gen := newGenerator(t, m.Client(), utc, ledger, reports.hooks())
+			require.NoError(t, gen.Raise(ctx, "IS", test.seq))
+			require.Equal(t, want, reports.flushed(t, gen))
+			requireSeq(t, max(test.seq, 10)+1)(gen.NextNumber(ctx, "IS"))
+		})
+	}
+}
+
+// A day's start remains if the ledger fails after the sequence that showed that nothing was used.
+func TestRaiseBeforeTheFirstNumber(t *testing.T) {
+	s, ctx, l, reports := newStage(t), issue.ByPerson(t.Context()), new(spyLedger), &explanations{}
+	s.at(24, 12)
+	gen := s.generator(serial.WithLedger(l, 10), serial.WithStart(9), reports.hooks())
+	asked := 0
+	l.before(func(serial.Reservation) error {
+		if asked++; asked == 2 {
+			return errors.New("no route")
+		}
+		return nil
+	})
+	require.ErrorContains(t, gen.Raise(ctx, "IS", 4), "no route")
+	require.NoError(t, gen.Raise(ctx, "IS", 4))
+	require.Empty(t, reports.flushed(t, gen))
+	requireSeq(t, 9)(gen.NextNumber(ctx, "IS"))
 }
 
 // After a takeover of a day whose date is below the other zone's, the next day continues above the other's counter, or

@@ -163,7 +163,7 @@ func (c *command) last(ctx context.Context, typ string) (serial.Number, error) {
 // lift raises a counter, and verifies that it belongs to the intended period, since Raise knows only the current one.
 func (c *command) lift(ctx context.Context, f *found) error {
 	c.typ = f.Type
-	if err := c.gen.Raise(issue.KeepLedger(ctx), f.Type, f.Greatest); err != nil {
+	if err := c.gen.Raise(issue.ByPerson(ctx), f.Type, f.Greatest); err != nil {
 		return err
 	}
 	now, err := c.gen.Peek(ctx, f.Type)

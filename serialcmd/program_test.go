@@ -312,6 +312,19 @@ func TestRegister(t *testing.T) {
 	require.Contains(t, stderr, "the register is away")
 }
 
+// After everything was lost, what a person says about a raise is not stored about numbers that the ledger had set aside.
+func TestReasonAboveBlocks(t *testing.T) {
+	s, r := newService(t), new(register)
+	s.opts = []serialcmd.Option{serialcmd.WithRegister(r)}
+	s.exits(t, 0, "", "next", "-n", "8", "IS")
+	s.redis = serialtest.NewRedis(t, noon)
+	s.Generator = s.generator(t, serial.WithLedger(s.ledger, 10))
+	stdout, _ := s.exits(t, 0, "", "raise", "IS", "20", "-reason", "moved", "-by", "Ada")
+	require.Regexp(t, `\n11,20,moved,Ada,[^,]*,false\n$`, stdout)
+	stdout, _ = s.exits(t, 3, "IS202110240001\n", "audit", "IS")
+	require.Contains(t, stdout, "not explained 9\n  0002-0010")
+}
+
 // Replicas do not confirm a raise. A failover may undo it, so what a person says about these numbers is not stored.
 func TestReasonOfAnUnconfirmedRaise(t *testing.T) {
 	s, r := newService(t), new(register)

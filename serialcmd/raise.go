@@ -17,7 +17,7 @@ import (
 )
 
 func (c *command) raise(ctx context.Context) error {
-	return c.skipping(ctx, func(seq int64) error { return c.gen.Raise(issue.KeepLedger(ctx), c.args[0], seq) })
+	return c.skipping(ctx, func(seq int64) error { return c.gen.Raise(issue.ByPerson(ctx), c.args[0], seq) })
 }
 
 // takeover leaves a ledger only if asked to. The script that would leave it checks first, so no ledger can be turned on
@@ -28,7 +28,7 @@ func (c *command) takeover(ctx context.Context) error {
 	}
 	return c.skipping(ctx, func(seq int64) error {
 		typ := c.args[0]
-		err := c.gen.Takeover(issue.KeepLedger(ctx), typ, seq)
+		err := c.gen.Takeover(issue.ByPerson(ctx), typ, seq)
 		if !errors.Is(err, issue.ErrSetAside) {
 			return err
 		}

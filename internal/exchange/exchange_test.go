@@ -292,10 +292,14 @@ func TestGapsOfOpenings(t *testing.T) {
 		err   error
 		want  string
 	}{
-		"lifted by an operator":    {store.Open{}, Lift{Seq: 20}, issued, nil, "[{6 20 Raised}]"},
-		"above the floor":          {store.Open{}, Lift{Seq: 20, Floor: 12}, issued, nil, "[{13 20 Raised}]"},
-		"by a block":               {open, Lift{}, issued, nil, "[{6 20 BlockSkipped}]"},
-		"by both":                  {open, Lift{Seq: 9}, issued, nil, "[{6 9 Raised} {10 20 BlockSkipped}]"},
+		"lifted by an operator": {store.Open{}, Lift{Seq: 20}, issued, nil, "[{6 20 Raised}]"},
+		"above the floor":       {store.Open{}, Lift{Seq: 20, Floor: 12}, issued, nil, "[{13 20 Raised}]"},
+		"by a block":            {open, Lift{}, issued, nil, "[{6 20 BlockSkipped}]"},
+		"by both":               {open, Lift{Seq: 9}, issued, nil, "[{6 9 Raised} {10 20 BlockSkipped}]"},
+		"above earlier blocks": {open, Lift{Seq: 18, Ledger: 12}, issued, nil,
+			"[{6 12 BlockSkipped} {13 18 Raised} {19 20 BlockSkipped}]"},
+		"within an earlier block": {open, Lift{Seq: 9, Ledger: 12}, issued, nil,
+			"[{6 12 BlockSkipped} {13 20 BlockSkipped}]"},
 		"not as far as asked":      {store.Open{}, Lift{Seq: 30}, issued, nil, "[{6 20 Raised}]"},
 		"from a lost counter":      {store.Open{}, Lift{Seq: 20}, lost, nil, "[]"},
 		"refused":                  {open, Lift{}, late, nil, "[{21 30 BlockBurned}]"},

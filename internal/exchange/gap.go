@@ -66,9 +66,10 @@ func (g *gaps) lost(typ string, s *Span, asked store.Requested) {
 
 // A Lift says why an opening may skip sequences.
 type Lift struct {
-	Floor int64 // floor's answer, 0 if it was not asked: numbers up to it were used
-	Seq   int64 // operator's sequence, 0 for none
-	Mixed bool  // callers without a ledger may issue numbers of the block
+	Floor  int64 // floor's answer, 0 if it was not asked: numbers up to it were used
+	Ledger int64 // with an operator's sequence, last one set aside before: numbers up to it may have been issued
+	Seq    int64 // operator's sequence, 0 for none
+	Mixed  bool  // callers without a ledger may issue numbers of the block
 }
 
 // opening reports the sequences that an Open skipped, and its block if that can no longer be installed, now or when a
@@ -94,7 +95,8 @@ func (g *gaps) opening(span *Span, o *store.Open, lift Lift, r *store.Reply, err
 // counter was lost, its position is unknown.
 func (g *gaps) skipped(span *Span, o *store.Open, lift Lift, r *store.Reply) {
 	if s := r.Skipped; s.Upto > 0 && s.From >= 0 {
-		at := g.skip(o.Type, span, Raised, max(s.From, lift.Floor), min(lift.Seq, s.Upto))
+		at := g.skip(o.Type, span, BlockSkipped, max(s.From, lift.Floor), min(lift.Ledger, s.Upto))
+		at = g.skip(o.Type, span, Raised, at, min(lift.Seq, s.Upto))
 		if o.Block != nil {
 			g.skip(o.Type, span, BlockSkipped, at, min(o.Block.After, s.Upto))
 		}

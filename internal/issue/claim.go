@@ -27,6 +27,7 @@ type claim struct {
 	token  string
 	until  time.Time     // time from which the claim is useless
 	period store.Granted // state of the period when the claim was granted
+	before int64         // last sequence set aside before the claim, as the ledger shows; 0 if it was not asked
 }
 
 // ask returns the claim to request. It does not outlive the lock, so a process that dies holding both delays the others
@@ -67,9 +68,10 @@ func (cl *claim) Release(ctx context.Context, patience time.Duration) {
 // reserve has the ledger set aside an Open's block, above the floor and an operator's seq, and sets the Open's Base.
 // The Open's numbers fit into the block, if the period has that many left.
 //
-// A start counts only if the ledger has set nothing aside. A reservation above the start would not show that, so a
-// single sequence is reserved first. If the call then fails, that sequence stays reserved but unused. Redis knows that
-// somebody has begun, so the next caller skips the first reservation.
+// A start counts only if the ledger has set nothing aside, and a person must not explain numbers that may have been
+// issued. A reservation above the start or the seq would not show that, so a single sequence is reserved first. If the
+// call then fails, that sequence stays reserved but unused. Redis knows that somebody has begun, so the next caller with
+// a start skips the first reservation.
 func (cl *claim) reserve(ctx context.Context, span *exchange.Span, request *store.Open, floor, seq int64) error {
 	i, p := cl.call.issuer, cl.period
 	above := max(p.Above, floor, seq)
@@ -79,25 +81,26 @@ func (cl *claim) reserve(ctx context.Context, span *exchange.Span, request *stor
 		return cl.call.session.Refuse(&full)
 	}
 	above = min(above, store.MaxSeq)
-	used := int64(0) // last used sequence, as the ledger shows
-	if starts := p.Unused && floor == 0 && i.Base > 0; !starts {
+	starts := p.Unused && floor == 0 && i.Base > 0
+	if !starts {
 		request.Base = 0
-	} else if !p.Tried {
-		first, err := cl.askLedger(ctx, span, 0, 1)
+	}
+	if starts && !p.Tried || seq > p.Above && !p.Intact && isByPerson(ctx) {
+		first, err := cl.askLedger(ctx, span, max(p.Above, floor), 1)
 		if err != nil {
 			return err
 		}
-		if used = first.After; used > 0 {
+		if cl.before = first.After; cl.before > 0 && !p.Tried {
 			request.Base = 0
 		}
 	}
-	above = max(above, request.Base, used)
+	above = max(above, request.Base, cl.before)
 	size := max(1, min(max(i.Block, int64(request.N)), i.Limit-above)) // the last block is as small as needed
 	block, err := cl.askLedger(ctx, span, above, size)
 	if err != nil {
 		return err
 	}
-	if used > 0 && used == above && block.After == above+1 {
+	if cl.before > 0 && cl.before == above && block.After == above+1 {
 		block.After = above // includes the sequence reserved first
 	}
 	block.Token, block.ReplicationID = cl.token, p.ReplicationID

@@ -141,7 +141,12 @@ func (o *opening) install(ctx context.Context, span *exchange.Span, request stor
 	if now := c.session.Current(); now.Label == span.Label {
 		span = now // the date may be printed differently by now
 	}
-	r, err = c.session.Open(ctx, span, &request, exchange.Lift{Floor: o.floor, Seq: o.seq, Mixed: o.claim.period.Mixed})
+	p := o.claim.period
+	lift := exchange.Lift{Floor: o.floor, Seq: o.seq, Mixed: p.Mixed}
+	if o.seq > 0 && !p.Intact {
+		lift.Ledger = max(p.Above, o.claim.before)
+	}
+	r, err = c.session.Open(ctx, span, &request, lift)
 	o.released = request.Lock != "" && err == nil && r.Status == store.Issued
 	o.claim.used(&r, err)
 	return r, err

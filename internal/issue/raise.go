@@ -13,14 +13,16 @@ import (
 // ErrSetAside marks every refusal of a series that has a ledger, for a caller that has none.
 var ErrSetAside = errors.New("set aside in a ledger")
 
-type keepLedger struct{}
+type person struct{}
 
-// KeepLedger returns a context under which Raise and Takeover do not take a series out of its ledger: without a ledger,
-// they refuse a series whose last period has one. The command uses it; a program may leave its ledger when a period
-// begins.
-func KeepLedger(ctx context.Context) context.Context {
-	return context.WithValue(ctx, keepLedger{}, true)
+// ByPerson returns a context for the Raise or Takeover of a person, not of a program. They do not take a series out of
+// its ledger: without a ledger, they refuse a series whose last period has one. With a ledger, they first ask it how far
+// earlier blocks reach, since a person may state that nobody has the numbers above.
+func ByPerson(ctx context.Context) context.Context {
+	return context.WithValue(ctx, person{}, true)
 }
+
+func isByPerson(ctx context.Context) bool { return ctx.Value(person{}) != nil }
 
 // A Purpose is an operator's request.
 type Purpose = store.Purpose
@@ -98,7 +100,7 @@ func (o *opening) raise(ctx, steady context.Context, purpose store.Purpose) Outc
 		}
 	}
 	// For the inspected period: if that is over by now, nothing is written.
-	keep := c.issuer.Reserve == nil && ctx.Value(keepLedger{}) != nil
+	keep := c.issuer.Reserve == nil && isByPerson(ctx)
 	r, err = o.install(steady, r.Span, store.Open{Purpose: purpose, Keep: keep, Floor: store.FloorAt(floor)})
 	if err == nil && r.Status == store.Issued && !missing {
 		return Outcome{}

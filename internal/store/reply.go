@@ -76,6 +76,7 @@ type Granted struct {
 	Unused        bool   // no sequence of the period was used, by the counter, the record and the caller
 	Tried         bool   // with Unused: a caller with a start has held the claim before
 	Mixed         bool   // callers without a ledger may issue numbers in the period
+	Intact        bool   // the counter is as the last number issued left it
 }
 
 // An Answer is the stored answer to a request. If its text cannot be parsed, the other fields are zero.
@@ -206,7 +207,7 @@ func (r *Reply) readStatus(value any) bool {
 	case Missing, Ceiling, NeedsFloor:
 		r.WasLost = text == "lost"
 	case Reserved:
-		r.Granted = Granted{text, n[2], n[3]&3 > 0, n[3]&3 > 1, n[3]&4 > 0}
+		r.Granted = Granted{text, n[2], n[3]&3 > 0, n[3]&3 > 1, n[3]&4 > 0, n[3]&8 > 0}
 	case Late:
 		r.Granted.Mixed = text != ""
 	case Repeated:

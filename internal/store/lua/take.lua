@@ -41,7 +41,7 @@
 --                       ID. The block must lie above ABOVE, an integer. UNUSED is 0 if something of the period was
 --                       used, else 1, or 2 if a caller with a start has had the claim before: it may have set aside a
 --                       sequence that was not used. UNUSED is greater by 4 if callers without a ledger may issue
---                       numbers of the period.
+--                       numbers of the period, and by 8 if the counter is as the last number issued left it.
 --   "claimed"           another caller has the claim
 --   "late"              the caller's lock has expired
 -- Reply for several types: an array of such replies. If a type's commands fail, its element is the error, and the other
@@ -69,13 +69,13 @@ local function takeByRules(time, id, i, at)
     if ARGV[at + 4] ~= '0' then ends = math.min(ends, ARGV[at + 4]) end
     if ends <= ms then return answer('late') end
     keep('claim', mine .. ' ' .. string.format('%.0f', ends))
-    local mixed = entered and not string.find(entered, ' ledger', 1, true) and 4 or 0
+    local marks = (entered and not string.find(entered, ' ledger', 1, true) and 4 or 0) + (intact and 8 or 0)
     if not unused then
-      return answer('reserve', id, math.max(ceiling or 0, last or 0, highWater, lost and baseOf(label) or 0), mixed)
+      return answer('reserve', id, math.max(ceiling or 0, last or 0, highWater, lost and baseOf(label) or 0), marks)
     end
     local again, base = baseOf(label) > 0, ARGV[at + 5] + 0
     if base > 0 then noteStart(label, base, lastOpened()) end
-    return answer('reserve', id, 0, mixed + (again and 2 or 1))
+    return answer('reserve', id, 0, marks + (again and 2 or 1))
   end
 
   if unrecoverable and purpose ~= 'floor' and not operator then return answer('lost', held or '') end
