@@ -256,27 +256,47 @@ func TestRaiseOfACounterBelowItsCopy(t *testing.T) {
 // counter is as the last number issued left it. Only a person's raise asks the ledger for that before it sets more aside.
 func TestRaiseAboveBlocks(t *testing.T) {
 	const record = "serial:{IS}"
-	failover := func(m *simulation) { m.HSet(record, "replID", "another") }
-	lost := func(m *simulation) { m.FlushAll() }
+	failover := func(m *simulation, _ *spyLedger) { m.HSet(record, "replID", "another") }
+	lost := func(m *simulation, _ *spyLedger) { m.FlushAll() }
+	another := func(m *simulation, l *spyLedger) { // server, which lost the record, issues 11 to 20
+		r := l.reservations()[0]
+		r.Above = 10
+		require.NoError(m.t, errOf(l.Reserve(m.t.Context(), r)))
+	}
 	for name, test := range map[string]struct {
-		harm              func(m *simulation) // after sequence 8 of a block of 10
-		seq               int64
-		person, byProgram []string // byProgram is the same if nil
+		harm              func(*simulation, *spyLedger) // after sequence 8 of a block of 10
+		seq, last         int64                         // last is what the ledger set aside before
+		person, byProgram []string                      // byProgram is the same if nil
 	}{
-		"intact":                       {func(*simulation) {}, 20, []string{"IS 9-20 raised?"}, nil},
-		"a failover":                   {failover, 20, []string{"IS 9-10 block skipped?", "IS 11-20 raised?"}, nil},
-		"a failover, within the block": {failover, 9, []string{"IS 9-10 block skipped?"}, nil},
-		"everything was lost": {lost, 20,
-			[]string{"IS 1-10 block skipped?", "IS 11-20 raised?"}, []string{"IS 1-20 raised?"}},
-		"everything was lost, within the block": {lost, 7,
+		"intact":                       {func(*simulation, *spyLedger) {}, 25, 10, []string{"IS 9-25 raised?"}, nil},
+		"a failover":                   {failover, 25, 10, []string{"IS 9-10 block skipped?", "IS 11-25 raised?"}, nil},
+		"a failover, within the block": {failover, 9, 10, []string{"IS 9-10 block skipped?"}, nil},
+		"everything was lost": {lost, 25, 10,
+			[]string{"IS 1-10 block skipped?", "IS 11-25 raised?"}, []string{"IS 1-25 raised?"}},
+		"everything was lost, within the block": {lost, 7, 10,
 			[]string{"IS 1-10 block skipped?"}, []string{"IS 1-7 raised?", "IS 8-10 block skipped?"}},
-		"an old copy was restored": {func(m *simulation) {
+		"an old copy was restored": {func(m *simulation, _ *spyLedger) {
 			require.NoError(m.t, m.Set("serial:{IS}:"+today(time.UTC), "3"))
 			m.HSet(record, "ceiling", "5", "counterCopy", "3", "replID", "another")
-		}, 20, []string{"IS 4-10 block skipped?", "IS 11-20 raised?"}, []string{"IS 4-5 block skipped?", "IS 6-20 raised?"}},
+		}, 25, 10, []string{"IS 4-10 block skipped?", "IS 11-25 raised?"},
+			[]string{"IS 4-5 block skipped?", "IS 6-25 raised?"}},
+		"two masters": {another, 25, 20,
+			[]string{"IS 9-20 block skipped?", "IS 21-25 raised?"}, []string{"IS 9-25 raised?"}},
+		"two masters, a later block": {another, 15, 20,
+			[]string{"IS 9-20 block skipped?"}, []string{"IS 9-15 raised?", "IS 16-20 block skipped?"}},
+		"two masters, while the raise asks": {func(m *simulation, l *spyLedger) {
+			asked := 0
+			l.before(func(serial.Reservation) error {
+				if asked++; asked == 2 {
+					l.before(nil)
+					another(m, l)
+				}
+				return nil
+			})
+		}, 25, 10, []string{"IS 9-21 block skipped?", "IS 22-25 raised?"}, []string{"IS 9-25 raised?"}},
 	} {
 		runBoth(t, name+", by a person", func(t *testing.T, m *simulation, byPerson bool) {
-			ctx, want, reports, l := t.Context(), test.person, &explanations{}, new(serialtest.Ledger)
+			ctx, want, reports, l := t.Context(), test.person, &explanations{}, new(spyLedger)
 			if byPerson {
 				ctx = issue.ByPerson(ctx)
 			} else if test.byProgram != nil {
@@ -284,11 +304,12 @@ func TestRaiseAboveBlocks(t *testing.T) {
 			}
 			ledger, utc := serial.WithLedger(l, 10), serial.WithLocation(time.UTC)
 			require.NoError(t, errOf(newGenerator(t, m.Client(), utc, ledger).NextN(ctx, "IS", 8)))
-			test.harm(m)
+			test.harm(m, l)
 			gen := newGenerator(t, m.Client(), utc, ledger, reports.hooks())
 			require.NoError(t, gen.Raise(ctx, "IS", test.seq))
 			require.Equal(t, want, reports.flushed(t, gen))
-			requireSeq(t, max(test.seq, 10)+1)(gen.NextNumber(ctx, "IS"))
+			requireSeq(t, max(test.seq, test.last)+1)(gen.NextNumber(ctx, "IS"))
+			require.NoError(t, errOf(gen.NextN(ctx, "IS", 9)), "the block is as large as any")
 		})
 	}
 }

@@ -319,8 +319,9 @@ func TestReasonAboveBlocks(t *testing.T) {
 	s.exits(t, 0, "", "next", "-n", "8", "IS")
 	s.redis = serialtest.NewRedis(t, noon)
 	s.Generator = s.generator(t, serial.WithLedger(s.ledger, 10))
-	stdout, _ := s.exits(t, 0, "", "raise", "IS", "20", "-reason", "moved", "-by", "Ada")
+	stdout, stderr := s.exits(t, 0, "", "raise", "IS", "20", "-reason", "moved", "-by", "Ada")
 	require.Regexp(t, `\n11,20,moved,Ada,[^,]*,false\n$`, stdout)
+	require.Contains(t, stderr, "the numbers of blocks that the ledger had set aside are not explained")
 	stdout, _ = s.exits(t, 3, "IS202110240001\n", "audit", "IS")
 	require.Contains(t, stdout, "not explained 9\n  0002-0010")
 }

@@ -32,10 +32,7 @@ func (c *command) takeover(ctx context.Context) error {
 		if !errors.Is(err, issue.ErrSetAside) {
 			return err
 		}
-		does := "would leave"
-		if c.leaveLedger {
-			does = "leaves"
-		}
+		does := map[bool]string{true: "leaves", false: "would leave"}[c.leaveLedger]
 		c.warn("takeover %s the ledger of %s: if Redis loses data after that, numbers may be issued twice, and if the "+
 			"ledger is used again, the rest of its block is skipped; numbers above SEQ are issued, also of burned blocks",
 			does, typ)
@@ -131,6 +128,7 @@ func (c *command) upcoming(ctx context.Context) (l line, undated int64, err erro
 type skip struct {
 	raised atomic.Pointer[serial.Explanation] // nil if nothing was skipped
 	lost   atomic.Bool                        // the counter was lost, so nobody knows what was skipped
+	blocks atomic.Bool                        // blocks of the ledger were skipped, so callers may have their numbers
 }
 
 // hooks collect the skip.
@@ -140,6 +138,7 @@ func (s *skip) hooks() serial.Hooks {
 			if e.Reason == serial.Raised {
 				s.raised.Store(&e)
 			}
+			s.blocks.CompareAndSwap(false, e.Reason == serial.BlockSkipped)
 		},
 		Lost: func(context.Context, serial.LostInfo) { s.lost.Store(true) },
 	}
@@ -169,6 +168,8 @@ func (c *command) skipping(ctx context.Context, lift func(seq int64) error) erro
 		unknown = fmt.Errorf("what %s skipped is not known: %w", c.row.name, unknown)
 	case s == nil && c.skip.lost.Load() && seq > 0:
 		c.warn("the counter was lost, so it is not known which numbers were skipped, and none are explained")
+	case c.skip.blocks.Load() && seq > 0:
+		c.warn("the numbers of blocks that the ledger had set aside are not explained, since callers may have them")
 	}
 	return errors.Join(c.announce(ctx, s), unstored, unknown)
 }

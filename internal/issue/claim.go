@@ -27,7 +27,7 @@ type claim struct {
 	token  string
 	until  time.Time     // time from which the claim is useless
 	period store.Granted // state of the period when the claim was granted
-	before int64         // last sequence set aside before the claim, as the ledger shows; 0 if it was not asked
+	before int64         // last sequence set aside before the block, as the ledger shows; 0 if it was not asked
 }
 
 // ask returns the claim to request. It does not outlive the lock, so a process that dies holding both delays the others
@@ -69,9 +69,9 @@ func (cl *claim) Release(ctx context.Context, patience time.Duration) {
 // The Open's numbers fit into the block, if the period has that many left.
 //
 // A start counts only if the ledger has set nothing aside, and a person must not explain numbers that may have been
-// issued. A reservation above the start or the seq would not show that, so a single sequence is reserved first. If the
-// call then fails, that sequence stays reserved but unused. Redis knows that somebody has begun, so the next caller with
-// a start skips the first reservation.
+// issued. A reservation above the start or the seq would not show that, so a single sequence is reserved first. What a
+// person skips becomes part of the block, so nobody else has it. If the call then fails, the first sequence stays reserved
+// but unused. Redis knows that somebody has begun, so the next caller with a start skips the first reservation.
 func (cl *claim) reserve(ctx context.Context, span *exchange.Span, request *store.Open, floor, seq int64) error {
 	i, p := cl.call.issuer, cl.period
 	above := max(p.Above, floor, seq)
@@ -85,7 +85,8 @@ func (cl *claim) reserve(ctx context.Context, span *exchange.Span, request *stor
 	if !starts {
 		request.Base = 0
 	}
-	if starts && !p.Tried || seq > p.Above && !p.Intact && isByPerson(ctx) {
+	person := seq > p.Above && isByPerson(ctx)
+	if person || starts && !p.Tried {
 		first, err := cl.askLedger(ctx, span, max(p.Above, floor), 1)
 		if err != nil {
 			return err
@@ -96,9 +97,16 @@ func (cl *claim) reserve(ctx context.Context, span *exchange.Span, request *stor
 	}
 	above = max(above, request.Base, cl.before)
 	size := max(1, min(max(i.Block, int64(request.N)), i.Limit-above)) // the last block is as small as needed
-	block, err := cl.askLedger(ctx, span, above, size)
+	from := above
+	if person && cl.before < above {
+		from = cl.before + 1
+	}
+	block, err := cl.askLedger(ctx, span, from, size+above-from)
 	if err != nil {
 		return err
+	}
+	if person && block.After > cl.before+1 { // another server's block came in between
+		cl.before = block.After
 	}
 	if cl.before > 0 && cl.before == above && block.After == above+1 {
 		block.After = above // includes the sequence reserved first

@@ -143,7 +143,7 @@ func (o *opening) install(ctx context.Context, span *exchange.Span, request stor
 	}
 	p := o.claim.period
 	lift := exchange.Lift{Floor: o.floor, Seq: o.seq, Mixed: p.Mixed}
-	if o.seq > 0 && !p.Intact {
+	if o.seq > 0 && (!p.Intact || o.claim.before > p.Above) {
 		lift.Ledger = max(p.Above, o.claim.before)
 	}
 	r, err = c.session.Open(ctx, span, &request, lift)

@@ -76,7 +76,7 @@ type Granted struct {
 	Unused        bool   // no sequence of the period was used, by the counter, the record and the caller
 	Tried         bool   // with Unused: a caller with a start has held the claim before
 	Mixed         bool   // callers without a ledger may issue numbers in the period
-	Intact        bool   // the counter is as the last number issued left it
+	Intact        bool   // the counter of the period entered is as this server's last number with a ledger left it
 }
 
 // An Answer is the stored answer to a request. If its text cannot be parsed, the other fields are zero.

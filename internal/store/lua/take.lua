@@ -41,7 +41,8 @@
 --                       ID. The block must lie above ABOVE, an integer. UNUSED is 0 if something of the period was
 --                       used, else 1, or 2 if a caller with a start has had the claim before: it may have set aside a
 --                       sequence that was not used. UNUSED is greater by 4 if callers without a ledger may issue
---                       numbers of the period, and by 8 if the counter is as the last number issued left it.
+--                       numbers of the period, and by 8 if the counter of the period entered is as this server's last
+--                       number left it.
 --   "claimed"           another caller has the claim
 --   "late"              the caller's lock has expired
 -- Reply for several types: an array of such replies. If a type's commands fail, its element is the error, and the other
