@@ -22,7 +22,7 @@
 // value on the command line is refused, because it usually comes from an unset shell variable. Whole numbers are
 // decimal.
 //
-// All processes that issue numbers of a type must agree on -tz, -period, -day-start, -year-start, -template,
+// All processes that issue numbers of a type must agree on -tz, -period, -day-start, -year-start, -template, -shared,
 // -hidden-key and -prefix, whether they run this command or another program. So with a Redis URL, the time zone is
 // required: this machine's may differ from that of other processes. Without a URL, only next, parse, template,
 // completion, version and help work, and next counts in memory, for this run only.
