@@ -345,8 +345,10 @@ var allFaults = []fault{
 	{"failover to a lagging replica", outruns, 1, "sentinel cluster", func(w *world, random *rand.Rand,
 		hold time.Duration) func() {
 		master, replica := w.pair(random)
-		require.NoError(w.t, replica.CutOff(master))
 		return w.failOver(func() {
+			require.NoError(w.t, replica.CutOff(master))
+			// Sentinels promote no replica that was cut off more than 10 s, ten times down-after, before its master was down.
+			time.Sleep(min(hold, 5*time.Second))
 			master.Kill()
 			w.awaitFailover(master, replica)
 			require.NoError(w.t, replica.Rejoin())

@@ -28,7 +28,7 @@ import (
 
 // patience bounds every wait here. Only a fault takes that long, not a busy machine, where sentinels may need several
 // attempts at a failover, ten seconds apart.
-const patience = 2 * time.Minute
+const patience = time.Minute
 
 var errPortTaken = errors.New("the port was taken in between")
 
