@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -142,6 +143,44 @@ func TestLineup(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A round's ratio is that of the sums of its parts, each with the INCR next to it.
+func TestAddUp(t *testing.T) {
+	all := contestants()
+	incr, next := all[0], byID("next")
+	part := func(c *contestant, calls, ms int) *sample {
+		elapsed := time.Duration(ms) * time.Millisecond
+		return &sample{
+			contestant: c, callers: 1, calls: calls, elapsed: elapsed, p50: elapsed, p99: 2 * elapsed,
+			allocs: uint64(10 * calls), serverCPU: elapsed / 2,
+		}
+	}
+	turns := [][]*sample{
+		{part(incr, 100, 10), part(next, 50, 10), part(incr, 999, 1)}, // the second INCR is next to another contestant
+		{part(incr, 999, 1), part(next, 50, 40), part(incr, 100, 30)},
+		{part(next, 20, 50), part(incr, 40, 10)},
+	}
+	for i, base := range []int{0, 2, 1} {
+		for _, s := range turns[i] {
+			if s.contestant == next {
+				s.base = turns[i][base]
+			}
+		}
+	}
+	sums := addUp(turns)
+	if len(sums) != 2 || sums[0].contestant != incr || sums[1].contestant != next {
+		t.Fatalf("%d samples", len(sums))
+	}
+	want := part(next, 120, 100)
+	want.p50, want.p99, want.base = 40*time.Millisecond, 80*time.Millisecond, part(incr, 240, 50)
+	want.base.p50, want.base.p99 = 10*time.Millisecond, 20*time.Millisecond
+	if !reflect.DeepEqual(sums[1], want) {
+		t.Errorf("%+v of %+v, want %+v of %+v", sums[1], sums[1].base, want, want.base)
+	}
+	if s := sums[0]; s.calls != 100+999+999+100+40 || s.elapsed != 52*time.Millisecond || s.base != nil {
+		t.Errorf("INCR: %+v", s)
 	}
 }
 

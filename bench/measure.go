@@ -122,20 +122,22 @@ func (m *meter) rounds(ctx context.Context, cfg *config, n network, callers []in
 	for round := range cfg.rounds {
 		fmt.Fprintf(os.Stderr, "\r%s: round %d of %d ", n.name, round+1, cfg.rounds)
 		for _, c := range callers {
-			parts := n.parts(c)
+			parts, share := n.parts(c)
+			var turns [][]*sample
 			for part := range parts {
 				var turn []*sample
 				for _, e := range lineup(base, others, round*parts+part) {
-					s, err := m.measure(ctx, e, c, cfg.length/time.Duration(parts))
+					s, err := m.measure(ctx, e, c, cfg.length/time.Duration(share))
 					if err != nil {
 						return nil, err
 					}
-					s.network, s.round = n.name, round*parts+part+1
+					s.network, s.round = n.name, round+1
 					turn = append(turn, s)
 				}
 				pair(turn)
-				samples = append(samples, turn...)
+				turns = append(turns, turn)
 			}
+			samples = append(samples, addUp(turns)...)
 		}
 	}
 	fmt.Fprintln(os.Stderr)
@@ -150,14 +152,15 @@ func (n network) counts(cfg *config) []int {
 	return slices.DeleteFunc(slices.Clone(cfg.callers), func(c int) bool { return c > n.callers })
 }
 
-// parts returns how many parts a round is split into. With few callers, CPUs may fall asleep between calls. Then calls
-// of every contestant take several times as long for a tenth of a second or more, and only measurements within that
-// time can be compared. A slow network hides the effect, and leaves too few calls to split.
-func (n network) parts(callers int) int {
+// parts returns how many parts a round has, and into how many parts of this size the usual length of a measurement is
+// divided. With few callers, CPUs may fall asleep between calls. Then calls of every contestant take several times as
+// long for a tenth of a second or more, and only measurements within that time can be compared. So such rounds have many
+// short parts, and take longer. A slow network hides the effect, and leaves too few calls to split.
+func (n network) parts(callers int) (parts, share int) {
 	if max(n.processes, 1)*callers < 10 && n.delay == 0 {
-		return 5
+		return 40, 10
 	}
-	return 1
+	return 1, 1
 }
 
 // enter opens the selected contestants.
@@ -220,6 +223,45 @@ func pair(turn []*sample) {
 			s.base = turn[i+1]
 		}
 	}
+}
+
+// addUp returns one sample of each contestant: the sum of its parts. Its base is the sum of the INCRs next to them.
+func addUp(turns [][]*sample) []*sample {
+	var order []*contestant
+	parts := map[*contestant][]*sample{}
+	for _, s := range slices.Concat(turns...) {
+		if parts[s.contestant] == nil {
+			order = append(order, s.contestant)
+		}
+		parts[s.contestant] = append(parts[s.contestant], s)
+	}
+	var sums []*sample
+	for _, c := range order {
+		var bases []*sample
+		for _, s := range parts[c] {
+			if s.base != nil {
+				bases = append(bases, s.base)
+			}
+		}
+		s := sum(parts[c])
+		if bases != nil {
+			s.base = sum(bases)
+		}
+		sums = append(sums, s)
+	}
+	return sums
+}
+
+// sum adds up parts of a round. Its latencies are medians of the parts' values.
+func sum(parts []*sample) *sample {
+	s := *parts[0]
+	for _, p := range parts[1:] {
+		s.calls, s.elapsed = s.calls+p.calls, s.elapsed+p.elapsed
+		s.allocs, s.serverCPU = s.allocs+p.allocs, s.serverCPU+p.serverCPU
+	}
+	s.p50 = time.Duration(quantile(parts, 0.5, func(p *sample) float64 { return float64(p.p50) }))
+	s.p99 = time.Duration(quantile(parts, 0.5, func(p *sample) float64 { return float64(p.p99) }))
+	return &s
 }
 
 // A meter measures. Its buffer is allocated once, since repeated allocation would trigger the garbage collector.
