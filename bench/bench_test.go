@@ -146,7 +146,7 @@ func TestLineup(t *testing.T) {
 	}
 }
 
-// A round's ratio is that of the sums of its parts, each with the INCR next to it.
+// A round's ratio compares the sum of its parts with the sum of the INCRs next to them.
 func TestAddUp(t *testing.T) {
 	all := contestants()
 	incr, next := all[0], byID("next")
