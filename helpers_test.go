@@ -487,3 +487,21 @@ func (l *spyLedger) reservations() []serial.Reservation {
 	defer l.mu.Unlock()
 	return slices.Clone(l.asked)
 }
+
+// inTenSeconds requires that a call without a deadline returns in ten seconds, in real time. A call waits in steps, and
+// on a busy machine each of them is late. So it may take as long as the same steps here, and a second more.
+func inTenSeconds(t *testing.T, call func()) {
+	t.Helper()
+	start := time.Now()
+	waited := make(chan time.Duration, 1)
+	go func() {
+		for range 40 {
+			time.Sleep(250 * time.Millisecond)
+		}
+		waited <- time.Since(start)
+	}()
+	call()
+	if took := time.Since(start); took > 10*time.Second {
+		require.Less(t, took, <-waited+time.Second)
+	}
+}

@@ -36,17 +36,17 @@ func TestStalledServerUnderLoad(t *testing.T) {
 				require.NoError(t, errOf(gen.Next(t.Context(), fmt.Sprint("T", typ))))
 			}
 			server.Pause()
-			start := time.Now()
-			var wg sync.WaitGroup
-			for i := range 200 {
-				ctx := []context.Context{context.Background(), t.Context()}[i%2]
-				wg.Go(func() {
-					_, err := gen.Next(ctx, fmt.Sprint("T", i%8))
-					assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
-					assert.Less(t, time.Since(start), 11*time.Second)
-				})
-			}
-			wg.Wait()
+			inTenSeconds(t, func() {
+				var wg sync.WaitGroup
+				for i := range 200 {
+					ctx := []context.Context{context.Background(), t.Context()}[i%2]
+					wg.Go(func() {
+						_, err := gen.Next(ctx, fmt.Sprint("T", i%8))
+						assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
+					})
+				}
+				wg.Wait()
+			})
 		})
 	}
 }
@@ -146,12 +146,11 @@ func TestStalledServer(t *testing.T) {
 			endless, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			for _, ctx := range []context.Context{context.Background(), endless} {
-				before := time.Now()
-				_, err := gen.Next(ctx, "IS")
+				var err error
+				inTenSeconds(t, func() { _, err = gen.Next(ctx, "IS") })
 				require.Error(t, err)
 				require.NotErrorIs(t, err, context.DeadlineExceeded)
 				require.NotErrorIs(t, err, context.Canceled)
-				require.Less(t, time.Since(before), 11*time.Second)
 			}
 		}
 		wg.Go(func() { t.Run(name, stalled) })
