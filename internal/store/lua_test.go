@@ -1232,6 +1232,29 @@ func TestStartsOfThePast(t *testing.T) {
 	}
 }
 
+// After the clock went back, the last period opened may be followed by others that were used. A run of starts must not
+// continue across them.
+func TestStartsAfterTheClockWentBack(t *testing.T) {
+	s := newFixture(t, 9999, false)
+	for _, step := range []struct {
+		day   int
+		base  int64
+		wants string
+	}{
+		{24, 4, "20211024-20211024 5;"},
+		{25, 0, "20211024-20211024 5;"},
+		{24, 4, "20211024-20211024 5;"}, // Raise, while the clock is behind
+		{26, 4, "20211024-20211024 5;20211026-20211026 5;"},
+		{27, 4, "20211024-20211024 5;20211026-20211027 5;"},
+	} {
+		s.SetTime(noon.AddDate(0, 0, step.day-24))
+		day := s.day(step.day, 0)
+		s.series = store.Series{Type: "IS", Period: &day, Keys: s.KeysOf("IS", &day)}
+		require.Equal(t, store.Issued, s.open(store.Open{Base: step.base, Purpose: store.ForRaise}).Status)
+		require.Equal(t, step.wants, s.HGet(s.record, "starts"))
+	}
+}
+
 // A period may begin before the epoch: the first days and years, east of Greenwich.
 func TestPeriodsBeforeTheEpoch(t *testing.T) {
 	onServers(t, func(t *testing.T, l *lab) {
