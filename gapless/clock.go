@@ -15,6 +15,17 @@ type clock struct{ said, read time.Time }
 
 func (c *clock) now() time.Time { return c.said.Add(time.Since(c.read)) }
 
+// remember stores a reading of the database's clock, which is at most age old. If the one before agrees with it, that
+// one stays: it may be less late.
+func (g *Generator) remember(now time.Time, age time.Duration) {
+	if c := g.clock.Load(); c != nil {
+		if known := c.now(); !known.Before(now) && !known.After(now.Add(age)) {
+			return
+		}
+	}
+	g.clock.Store(&clock{now, time.Now()})
+}
+
 // now returns the time by the last known clock: the database's or, if that was not read yet, this host's.
 func (g *Generator) now() time.Time {
 	if c := g.clock.Load(); c != nil {

@@ -290,7 +290,7 @@ func TestFirstUse(t *testing.T) {
 // Callers that wait while a period ends get numbers of the next one: of a day, and of seconds that are shorter than the
 // wait.
 func TestPeriodEnds(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
+	kinds(t, each, func(t *testing.T, d *database) {
 		db, admin := d.open(t), d.open(t)
 		d.documents(t, db)
 		for _, day := range []bool{true, false} {

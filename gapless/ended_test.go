@@ -144,7 +144,7 @@ func TestSavepoints(t *testing.T) {
 		})
 	}
 	g = d.generator(t, db)
-	g.WithoutVariable() // makes the server treat the variable as a comment
+	g.AsOn("/*M!") // makes the server treat the variable as a comment
 	commits(t, db, func(tx *sql.Tx) {
 		requireSeq(t, 4)(g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24"))))
 	})

@@ -23,12 +23,16 @@ func Bind(d Dialect, statement string, a map[string]any) (text string, values []
 }
 
 // UseSavepoints makes g use MySQL's way to detect that a transaction has ended.
-func (g *Generator) UseSavepoints() { g.savepoints.Store(true) }
+func (g *Generator) UseSavepoints() { g.server.Store(int32(mySQLServer)) }
 
-// WithoutVariable makes MariaDB see what MySQL sees: only a comment.
-func (g *Generator) WithoutVariable() {
+// AsOn makes MariaDB read g's statements as MariaDB 10.4 does or, with "/*M!", as MySQL does: what a later server would
+// run is a comment. What g knows of the server stays.
+func (g *Generator) AsOn(comment string) {
 	for _, query := range []*string{&g.sql.upsert.write, &g.sql.upsert.read, &g.sql.lockGate.write,
-		&g.sql.lockGate.read, &g.sql.knows} {
-		*query = strings.ReplaceAll(*query, "/*M!", "/*")
+		&g.sql.lockGate.read, &g.sql.server, &g.plain.upsert.write, &g.plain.upsert.read} {
+		*query = strings.ReplaceAll(*query, comment, "/*")
 	}
 }
+
+// Now returns the time by the database's clock as g knows it.
+func (g *Generator) Now() time.Time { return g.now() }

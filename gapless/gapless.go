@@ -137,7 +137,7 @@ type Generator struct {
 	plain      *statements // sql without the dates
 	clock      atomic.Pointer[clock]
 	span       atomic.Pointer[span] // of the last instant asked for
-	savepoints atomic.Bool          // the server is MySQL, where only a savepoint shows whether there is a transaction
+	server     atomic.Int32         // kind of server in MySQL, unknown at first
 }
 
 // An Option configures the Generator that [New] returns.

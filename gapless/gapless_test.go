@@ -68,7 +68,7 @@ func TestOnlyTransactionsCompile(t *testing.T) {
 
 // Numbers continue after a commit, and are free again after a rollback, even one to a savepoint.
 func TestNext(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
+	kinds(t, each, func(t *testing.T, d *database) {
 		db, g := d.start(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}"))
 		now := d.clock(t, db)
 		year := fmt.Sprint(now.UTC().Year())

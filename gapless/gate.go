@@ -59,7 +59,7 @@ func (g *Generator) readGate(ctx context.Context, q Querier, statement, series s
 
 // lockGate locks the gate of a series exclusively, and makes it if there is none.
 func (g *Generator) lockGate(ctx context.Context, tx Tx, series string) (found gate, err error) {
-	_, err = g.upsert(ctx, tx, g.sql.lockGate, g.row(series, ""), &found.calendar, &found.closed)
+	_, _, err = g.upsert(ctx, tx, g.sql.lockGate, g.row(series, ""), &found.calendar, &found.closed)
 	return found, err
 }
 

@@ -45,6 +45,7 @@ type database struct {
 	dialect gapless.Dialect
 	dsn     string
 	name    string // of the schema or the database
+	comment string // what MariaDB is to read as the beginning of a comment, see Generator.AsOn
 }
 
 // each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN name the servers; by default, the usual
@@ -53,6 +54,18 @@ func each(t *testing.T, test func(t *testing.T, d *database)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgreSQL(t)) })
 	t.Run("MySQL", func(t *testing.T) { test(t, mariaDB(t)) })
 	t.Run("SQLite", func(t *testing.T) { test(t, inFile(t)) })
+}
+
+// kinds runs a test as run does, and on MariaDB also with the statements that MariaDB 10.4 and MySQL see.
+func kinds(t *testing.T, run func(*testing.T, func(*testing.T, *database)), test func(t *testing.T, d *database)) {
+	run(t, test)
+	for name, comment := range map[string]string{"like MariaDB 10.4": "/*M!100500", "like MySQL": "/*M!"} {
+		t.Run(name, func(t *testing.T) {
+			d := mariaDB(t)
+			d.comment = comment
+			test(t, d)
+		})
+	}
 }
 
 // servers runs a test on every dialect with more than one writer.
@@ -197,6 +210,9 @@ func (d *database) generator(t testing.TB, db *sql.DB, opts ...serial.Option) *g
 	g, err := gapless.New(d.dialect, scheme(t, opts...))
 	require.NoError(t, err)
 	require.NoError(t, g.CreateTable(t.Context(), db))
+	if d.comment != "" {
+		g.AsOn(d.comment)
+	}
 	return g
 }
 
@@ -265,6 +281,12 @@ func (d *database) clock(t testing.TB, db *sql.DB) time.Time {
 	return time.UnixMicro(micros)
 }
 
+// noon returns a time zone in which it is noon by the database's clock, so no day ends during a test.
+func (d *database) noon(t testing.TB, db *sql.DB) *time.Location {
+	t.Helper()
+	return time.FixedZone("noon", (12-d.clock(t, db).UTC().Hour())*3600)
+}
+
 // waiting requires that n transactions come to wait for a lock. SQLite does not report this.
 func (d *database) waiting(t testing.TB, db *sql.DB, n int) {
 	t.Helper()
@@ -289,10 +311,11 @@ func (d *database) waiters(t testing.TB, db *sql.DB) (found int) {
 	return found
 }
 
-// tick is how often waiters may be asked: InnoDB renews its list if nobody has asked for 100 ms.
+// tick is how often waiters may be asked: InnoDB renews its list if nobody has asked for 100 ms, and another process may
+// test on the same server.
 func (d *database) tick() time.Duration {
 	if d.dialect == gapless.MySQL {
-		return 150 * time.Millisecond
+		return 250 * time.Millisecond
 	}
 	return 10 * time.Millisecond
 }

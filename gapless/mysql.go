@@ -7,9 +7,21 @@ const (
 	// comment.
 	inTransaction = "({checked} = 1 /*M! OR @@in_transaction = 1 */)"
 
+	state = "last, previous, mark, closed[, dated_before], {now}"
+
 	byKey = " STRAIGHT_JOIN {table} AS t FORCE INDEX (PRIMARY) ON t.series = {series} AND t.period = r.label "
 
 	rowsInRange = " FROM {table} FORCE INDEX (PRIMARY) WHERE " + changing
+)
+
+// A server is a kind of server for the statements of MySQL, by the number that the statement server returns.
+type server int32
+
+const (
+	unknown     server = iota
+	mySQLServer        // only a savepoint shows whether there is a transaction
+	mariaDB            // before 10.5
+	returning          // MariaDB whose INSERT returns the row
 )
 
 var mySQL = statements{
@@ -32,25 +44,26 @@ var mySQL = statements{
 	flaw: `SELECT CASE engine WHEN 'InnoDB' THEN '-' ELSE concat('its engine is ', coalesce(engine, 'none')) END
 			FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{name}'`,
 	quote: "`",
-	// This is the start of the statement, which follows the wait for the row's lock.
+	// This is the start of the statement, which follows the wait for the row's lock, unless the statement itself waits.
 	now: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 	// Assignments are made from left to right: last is the old one until it is set. LAST_INSERT_ID stays as it is,
 	// since the tables have no AUTO_INCREMENT. Without FOR UPDATE, REPEATABLE READ would show the row as it was when
 	// the transaction began to read.
-	upsert: upsert{
-		`INSERT INTO {table} (series, period, mark, previous, last[, dated])
+	upsert: upsert{write: `INSERT INTO {table} (series, period, mark, previous, last[, dated])
 			SELECT {series}, {period}, {mark}, 0, {first}[, {dated}] FROM DUAL WHERE ` + inTransaction + `
 			ON DUPLICATE KEY UPDATE mark = IF(last = 0, {mark}, mark), previous = last,[
 				dated_before = dated, dated = {dated},]
-				last = GREATEST(last + {n}, IF(last = 0, {first}, {least}))`,
-		`SELECT last, previous, mark, closed[, dated_before], {now} FROM {table} WHERE series = {series} AND period = {period}
-			AND ` + inTransaction + ` FOR UPDATE`,
+				last = GREATEST(last + {n}, IF(last = 0, {first}, {least}))
+			/*M!100500 RETURNING ` + state + ` */`,
+		read: "SELECT " + state + " FROM {table} WHERE series = {series} AND period = {period} AND " + inTransaction +
+			" FOR UPDATE",
+		returns: true,
 	},
 	share: "SELECT calendar, closed " + gates + " LOCK IN SHARE MODE",
 	lockGate: upsert{
-		`INSERT INTO {gates} (series, calendar) SELECT {series}, {calendar} FROM DUAL WHERE ` + inTransaction + `
+		write: `INSERT INTO {gates} (series, calendar) SELECT {series}, {calendar} FROM DUAL WHERE ` + inTransaction + `
 			ON DUPLICATE KEY UPDATE calendar = calendar`,
-		"SELECT calendar, closed, {now} " + gates + " AND " + inTransaction + " FOR UPDATE",
+		read: "SELECT calendar, closed, {now} " + gates + " AND " + inTransaction + " FOR UPDATE",
 	},
 	// With this order of joining, each row is found by its whole key. The limit keeps the order of the inner query.
 	lockRows: "SELECT count(*) FROM (SELECT period AS label FROM {table} WHERE " + changing + " ORDER BY period " +
@@ -65,5 +78,5 @@ var mySQL = statements{
 	list: "SELECT group_concat(period ORDER BY period) FROM (SELECT period FROM {table} WHERE " + changing +
 		" ORDER BY period LIMIT 64) AS r",
 	markRows: "UPDATE ({labels}) AS r" + byKey + "SET t.closed = {end}",
-	knows:    "SELECT /*M! 1 + */ 0",
+	server:   "SELECT 1 /*M! + 1 */ /*M!100500 + 1 */",
 }

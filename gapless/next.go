@@ -163,6 +163,9 @@ func (g *Generator) takeIn(ctx context.Context, tx Tx, typ, series, what string,
 			return nil, current, failure
 		}
 	}
+	if err == nil && byClock {
+		err = g.readAgain(ctx, tx, typ, s, &c)
+	}
 	if err != nil {
 		return nil, s, g.failed(ctx, what, err)
 	}
@@ -193,6 +196,15 @@ func (g *Generator) takeIn(ctx context.Context, tx Tx, typ, series, what string,
 		return nil, s, g.failed(ctx, what, failure)
 	}
 	return nil, current, err
+}
+
+// readAgain reads the clock again, now under the lock, if s or the last day may have ended while c waited for it.
+func (g *Generator) readAgain(ctx context.Context, tx Tx, typ string, s *span, c *counter) (err error) {
+	latest := c.now.Add(c.waited)
+	if c.waited > 0 && !(g.holds(s, c.now) && g.holds(s, latest) && g.checkUntil(typ, serial.At(latest)) == nil) {
+		c.now, err = g.query(ctx, tx, g.sql.ask, nil)
+	}
+	return err
 }
 
 // batch returns n numbers of a type that end with sequence last, and are otherwise like number.

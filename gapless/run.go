@@ -23,7 +23,23 @@ func (g *Generator) query(ctx context.Context, tx Tx, statement string, a argume
 	var now reading
 	err := g.scan(ctx, tx, statement, a, append(dest, &now)...)
 	if err == nil {
-		g.clock.Store(&clock{now.Time, time.Now()})
+		g.remember(now.Time, 0)
 	}
 	return now.Time, err
+}
+
+// queryWaiting is query for a statement that reads the clock when it begins, and then waits for a lock. It got the lock
+// at most waited after that.
+func (g *Generator) queryWaiting(ctx context.Context, tx Tx, statement string, a arguments, dest ...any) (
+	_ time.Time, waited time.Duration, err error,
+) {
+	var now reading
+	start := time.Now()
+	err = g.scan(ctx, tx, statement, a, append(dest, &now)...)
+	// While this host is suspended, only its wall clock goes on. A second more, since clocks are set and differ in speed.
+	waited = max(time.Since(start), time.Now().Round(0).Sub(start.Round(0))) + time.Second
+	if err == nil {
+		g.remember(now.Time, waited)
+	}
+	return now.Time, waited, err
 }

@@ -84,10 +84,10 @@ type statements struct {
 	// missing.
 	last string
 
-	undo  string // reverts what was added to a row
-	knows string // returns whether the server knows that it is outside a transaction; empty except in MySQL
-	ask   string // returns now
-	level string // returns the level of isolation in PostgreSQL, and now
+	undo   string // reverts what was added to a row
+	server string // returns a server's kind; empty except in MySQL
+	ask    string // returns now
+	level  string // returns the level of isolation in PostgreSQL, and now
 }
 
 // A column has a statement that fails if the table of periods lacks it, and one that adds it.
@@ -98,7 +98,10 @@ type table struct{ create, probe, exists, flaw string }
 
 // An upsert is a statement that writes a row and returns it. In MySQL, these are two: read follows write. Outside a
 // transaction, they do nothing there unless checked is 1, and nothing at all if the server does not know.
-type upsert struct{ write, read string }
+type upsert struct {
+	write, read string
+	returns     bool // on MariaDB 10.5 or later, write returns what read does, but reads the clock before it waits
+}
 
 const (
 	// After waiting for the row's lock, a transaction sees the row as it is then.

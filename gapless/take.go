@@ -18,7 +18,8 @@ type counter struct {
 	mark     string        // calendar and print mark of the scheme that took the numbers
 	dated    sql.NullInt64 // date of the number before, NULL if it has none; not read for a span without a date
 	closed   sql.NullInt64 // if the period is closed, the end of the last closed period then, in Unix seconds
-	now      time.Time     // by the database's clock, after the lock was got
+	now      time.Time     // by the database's clock
+	waited   time.Duration // at most this long after now, the lock was got
 }
 
 const markJoint = ":" // between calendar and print mark
@@ -62,7 +63,8 @@ func (g *Generator) take(ctx context.Context, tx Tx, typ, series string, s *span
 	}
 	var c counter
 	var err error
-	c.now, err = g.upsert(ctx, tx, g.statementsOf(s).upsert, a, c.into(s, &c.last, &c.previous, &c.mark, &c.closed)...)
+	u := g.statementsOf(s).upsert
+	c.now, c.waited, err = g.upsert(ctx, tx, u, a, c.into(s, &c.last, &c.previous, &c.mark, &c.closed)...)
 	switch {
 	case err != nil:
 		return c, err
@@ -103,36 +105,59 @@ func (g *Generator) undo(ctx context.Context, tx Tx, series string, s *span) err
 	return g.exec(ctx, tx, g.statementsOf(s).undo, g.row(series, s.label))
 }
 
-// upsert runs u, and scans what it returns before the clock. It returns an error unless tx is in a transaction.
-func (g *Generator) upsert(ctx context.Context, tx Tx, u upsert, a arguments, dest ...any) (now time.Time, err error) {
+// upsert runs u, and scans what it returns before the clock, which it read at most waited before it got the row's lock.
+// It returns an error unless tx is in a transaction.
+func (g *Generator) upsert(ctx context.Context, tx Tx, u upsert, a arguments, dest ...any) (
+	now time.Time, waited time.Duration, err error,
+) {
 	if u.write == "" {
-		return g.query(ctx, tx, u.read, a, dest...)
+		now, err = g.query(ctx, tx, u.read, a, dest...)
+		return now, 0, err
+	}
+	kind := server(g.server.Load())
+	if kind == unknown {
+		if kind, err = g.askServer(ctx, tx); err != nil {
+			return now, 0, err
+		}
 	}
 	a["checked"] = int64(0)
-	checked := g.savepoints.Load()
-	if checked {
+	if kind == mySQLServer {
 		if err := checkSavepoint(ctx, tx); err != nil {
-			return now, err
+			return now, 0, err
 		}
 		a["checked"] = int64(1)
 	}
-	if err := g.exec(ctx, tx, u.write, a); err != nil {
-		return now, err
+	if kind == returning && u.returns {
+		now, waited, err = g.queryWaiting(ctx, tx, u.write, a, dest...)
+		if !errors.Is(err, sql.ErrNoRows) {
+			return now, waited, err
+		}
+		g.server.Store(int32(unknown)) // it is older, unless there is no transaction
+	} else if err := g.exec(ctx, tx, u.write, a); err != nil {
+		return now, 0, err
 	}
 	now, err = g.query(ctx, tx, u.read, a, dest...)
-	if checked || !errors.Is(err, sql.ErrNoRows) {
-		return now, err
+	if kind == mySQLServer || !errors.Is(err, sql.ErrNoRows) {
+		return now, 0, err
 	}
 	// Both did nothing: MariaDB is outside a transaction, or this is MySQL.
-	var knows bool
-	if err := g.scan(ctx, tx, g.sql.knows, nil, &knows); err != nil {
-		return now, err
+	if kind, err = g.askServer(ctx, tx); err != nil {
+		return now, 0, err
 	}
-	if knows {
-		return now, errEnded
+	if kind != mySQLServer {
+		return now, 0, errEnded
 	}
-	g.savepoints.Store(true)
 	return g.upsert(ctx, tx, u, a, dest...)
+}
+
+// askServer finds out what kind of server tx is on, for this call and the next ones.
+func (g *Generator) askServer(ctx context.Context, tx Tx) (server, error) {
+	var kind int32
+	err := g.scan(ctx, tx, g.sql.server, nil, &kind)
+	if err == nil {
+		g.server.Store(kind)
+	}
+	return server(kind), err
 }
 
 // checkBegun returns an error unless tx is in a transaction. It is for SQLite, which needs a statement to find out. In

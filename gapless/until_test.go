@@ -21,7 +21,7 @@ func TestUntil(t *testing.T) {
 		for typ, opts := range map[string][]serial.Option{"N": endless, "D": dated, "H": hours, "P": nil} {
 			db := d.open(t)
 			now := d.clock(t, db)
-			noon := time.FixedZone("noon", (12-now.UTC().Hour())*3600)
+			noon := d.noon(t, db)
 			today := serial.OnDateOf(now.In(noon))
 			yesterday := serial.OnDateOf(now.In(noon).AddDate(0, 0, -1))
 			range1 := func(last int64, until serial.When) *gapless.Generator {
@@ -68,7 +68,7 @@ func TestUntil(t *testing.T) {
 // The database's clock decides, once the transactions before have ended: a call that began on the last day, and waited
 // until it was over, gets no number.
 func TestUntilWhileWaiting(t *testing.T) {
-	servers(t, func(t *testing.T, d *database) {
+	kinds(t, servers, func(t *testing.T, d *database) {
 		db := d.open(t)
 		now := d.clock(t, db).UTC()
 		ends := now.Add(3 * time.Second).Truncate(time.Second)

@@ -1,0 +1,154 @@
+package gapless_test
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/gapless"
+)
+
+// A generator takes numbers once each though its server is of another kind than the last one, and detects that a
+// transaction has ended.
+func TestKindsOfServers(t *testing.T) {
+	day := serial.On(2999, time.October, 24) // not over, so a number costs no statement about closed periods
+	for name, change := range map[string]struct {
+		from, to string // what MariaDB reads as the beginning of a comment, before and after
+		costs    [2]int // statements of the first two numbers after the change
+	}{
+		"from MariaDB to 10.4":    {"", "/*M!100500", [2]int{2, 3}}, // it is not asked until the next number
+		"from MariaDB to MySQL":   {"", "/*M!", [2]int{7, 4}},
+		"from 10.4 to MySQL":      {"/*M!100500", "/*M!", [2]int{7, 4}},
+		"from nowhere to MariaDB": {"", "", [2]int{1, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := mariaDB(t)
+			d.comment = change.from
+			db, g := d.start(t)
+			commits(t, db, func(tx *sql.Tx) {
+				for want := range int64(3) {
+					requireSeq(t, want+1)(g.NextOn(t.Context(), tx, "IS", day))
+				}
+			})
+			if change.to != "" {
+				g.AsOn(change.to)
+			}
+			for i, want := range change.costs {
+				commits(t, db, func(tx *sql.Tx) {
+					statements := 0
+					requireSeq(t, int64(4+i))(g.NextOn(t.Context(), counting{tx, &statements}, "IS", day))
+					require.Equal(t, want, statements)
+				})
+			}
+			tx := begin(t, db)
+			requireSeq(t, 6)(g.NextOn(t.Context(), tx, "IS", day))
+			requireSeq(t, 7)(g.NextOn(t.Context(), tx, "IS", day))
+			require.NoError(t, errOf(tx.ExecContext(t.Context(), "ROLLBACK")))
+			require.ErrorContains(t, errOf(g.NextOn(t.Context(), tx, "IS", day)), "the database has ended the transaction")
+			requireSeq(t, 5)(g.Last(t.Context(), db, "IS", day))
+		})
+	}
+	t.Run("from MySQL to MariaDB", func(t *testing.T) {
+		db, g := mariaDB(t).start(t)
+		g.UseSavepoints()
+		commits(t, db, func(tx *sql.Tx) {
+			requireSeq(t, 1)(g.NextOn(t.Context(), tx, "IS", day))
+			requireSeq(t, 2)(g.NextOn(t.Context(), tx, "IS", day))
+		})
+	})
+}
+
+// strict is a Tx that fails where statements that return no rows are queried, as some drivers do.
+type strict struct {
+	*sql.Tx
+	t       *testing.T
+	returns string // what makes an INSERT return rows
+}
+
+func (tx strict) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	if !strings.HasPrefix(query, "SELECT") {
+		require.Contains(tx.t, query, tx.returns)
+	}
+	return tx.Tx.QueryRowContext(ctx, query, args...)
+}
+
+func TestQueriesReturnRows(t *testing.T) {
+	kinds(t, each, func(t *testing.T, d *database) {
+		db, g := d.start(t)
+		returns := map[gapless.Dialect]string{gapless.MySQL: "/*M!100500 RETURNING"}[d.dialect]
+		if returns == "" {
+			returns = "RETURNING"
+		}
+		commits(t, db, func(tx *sql.Tx) {
+			tx1 := strict{tx, t, returns}
+			requireSeq(t, 1)(g.Next(t.Context(), tx1, "IS"))
+			requireSeq(t, 2)(g.Next(t.Context(), tx1, "IS"))
+			requireSeq(t, 1)(g.NextOn(t.Context(), tx1, "IS", serial.At(october(24))))
+			require.NoError(t, g.Raise(t.Context(), tx1, "IS", serial.At(october(24)), 7))
+		})
+		tx := beginAt(t, db, d.readCommitted())
+		require.NoError(t, g.ClosePeriods(t.Context(), strict{tx, t, returns}, "IS", serial.At(october(25))))
+		require.NoError(t, tx.Commit())
+	})
+}
+
+// After a call has waited, its generator does not believe that the time is the one at which the statement began.
+func TestClockAfterWaiting(t *testing.T) {
+	d := mariaDB(t)
+	db, g := d.start(t)
+	at := serial.On(2999, time.October, 24)
+	tx := begin(t, db)
+	requireSeq(t, 1)(g.NextOn(t.Context(), tx, "IS", at))
+	waited := make(chan error)
+	go func() {
+		waited <- inTx(t.Context(), db, sql.LevelReadCommitted, func(tx *sql.Tx) error {
+			return errOf(g.NextOn(t.Context(), tx, "IS", at))
+		})
+	}()
+	d.waiting(t, db, 1)
+	time.Sleep(3 * time.Second)
+	require.NoError(t, tx.Commit())
+	require.NoError(t, <-waited)
+	require.WithinDuration(t, d.clock(t, db), g.Now(), 2*time.Second)
+}
+
+// The database's clock decides what date is printed, once the transactions before have ended: a call that waited until
+// the day was over prints the next one.
+func TestDateWhileWaiting(t *testing.T) {
+	kinds(t, servers, func(t *testing.T, d *database) {
+		db := d.open(t)
+		now := d.clock(t, db).UTC()
+		ends := now.Add(3 * time.Second).Truncate(time.Second)
+		start := ends.Sub(time.Date(ends.Year(), ends.Month(), ends.Day(), 0, 0, 0, 0, time.UTC))
+		g := d.generator(t, db, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}"),
+			serial.WithDayStart(start))
+		tx := begin(t, db)
+		first, err := g.Next(t.Context(), tx, "IS")
+		require.NoError(t, err)
+		require.True(t, first.Date.Before(ends))
+		waited := make(chan serial.Number, 1)
+		go func() {
+			var n serial.Number
+			if err := inTx(t.Context(), db, sql.LevelReadCommitted, func(tx *sql.Tx) (err error) {
+				n, err = g.Next(t.Context(), tx, "IS")
+				return err
+			}); err != nil {
+				t.Error(err)
+			}
+			waited <- n
+		}()
+		d.waiting(t, db, 1)
+		for d.clock(t, db).Before(ends) {
+			time.Sleep(50 * time.Millisecond)
+		}
+		require.NoError(t, tx.Commit())
+		n := <-waited
+		require.EqualValues(t, 2, n.Seq)
+		require.True(t, n.Date.Equal(ends), "%v of %v, which began at %v", n, n.Date, ends)
+	})
+}
