@@ -7,7 +7,7 @@ const (
 	// comment.
 	inTransaction = "({checked} = 1 /*M! OR @@in_transaction = 1 */)"
 
-	state = "last, previous, mark, closed[, dated_before], {now}"
+	returned = "last, previous, mark, closed[, dated_before], {now}"
 
 	byKey = " STRAIGHT_JOIN {table} AS t FORCE INDEX (PRIMARY) ON t.series = {series} AND t.period = r.label "
 
@@ -54,8 +54,8 @@ var mySQL = statements{
 			ON DUPLICATE KEY UPDATE mark = IF(last = 0, {mark}, mark), previous = last,[
 				dated_before = dated, dated = {dated},]
 				last = GREATEST(last + {n}, IF(last = 0, {first}, {least}))
-			/*M!100500 RETURNING ` + state + ` */`,
-		read: "SELECT " + state + " FROM {table} WHERE series = {series} AND period = {period} AND " + inTransaction +
+			/*M!100500 RETURNING ` + returned + ` */`,
+		read: "SELECT " + returned + " FROM {table} WHERE series = {series} AND period = {period} AND " + inTransaction +
 			" FOR UPDATE",
 		returns: true,
 	},

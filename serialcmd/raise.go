@@ -26,6 +26,10 @@ func (c *command) takeover(ctx context.Context) error {
 	if c.leaveLedger && c.Ledger {
 		return misused("-leave-ledger: this program has the ledger; to leave it, %s", c.leaving())
 	}
+	if c.leaveLedger && c.reason != "" {
+		return misused("-reason with -leave-ledger: only the ledger knows which numbers may have been issued; audit the " +
+			"period afterwards, and explain what is missing")
+	}
 	return c.skipping(ctx, func(seq int64) error {
 		typ := c.args[0]
 		err := c.gen.Takeover(issue.ByPerson(ctx), typ, seq)

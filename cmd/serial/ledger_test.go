@@ -82,6 +82,10 @@ func TestLeaveLedger(t *testing.T) {
 	require.Equal(t, before, m.Dump())
 	next("0002")
 
+	before = m.Dump()
+	e.misused(t, "-reason with -leave-ledger: only the ledger knows which numbers may have been issued; audit the period "+
+		"afterwards, and explain what is missing", "takeover", "-leave-ledger", "-reason", "moved", "-by", "Ann", "IS", "7")
+	require.Equal(t, before, m.Dump())
 	stdout, stderr = e.exits(t, 0, "takeover", "-leave-ledger", "IS", "7")
 	require.Equal(t, "next IS"+day+"0008\n", unskipped(stdout))
 	require.Regexp(t, `^serial: takeover leaves the ledger of IS: [^\n]*may be issued twice[^\n]*\n$`, stderr)
