@@ -22,15 +22,14 @@ func Bind(d Dialect, statement string, a map[string]any) (text string, values []
 	return d.bind(statement, a)
 }
 
-// UseSavepoints makes g use MySQL's way to detect that a transaction has ended.
-func (g *Generator) UseSavepoints() { g.server.Store(int32(mySQLServer)) }
-
 // AsOn makes MariaDB read g's statements as MariaDB 10.4 does or, with "/*M!", as MySQL does: what a later server would
 // run is a comment. What g knows of the server stays.
 func (g *Generator) AsOn(comment string) {
-	for _, query := range []*string{&g.sql.upsert.write, &g.sql.upsert.read, &g.sql.lockGate.write,
-		&g.sql.lockGate.read, &g.sql.server, &g.plain.upsert.write, &g.plain.upsert.read} {
-		*query = strings.ReplaceAll(*query, comment, "/*")
+	for _, s := range []*statements{&g.sql, g.plain} {
+		for _, query := range []*string{&s.upsert.returning, &s.upsert.write, &s.upsert.read, &s.lockGate.write,
+			&s.lockGate.read, &s.server} {
+			*query = strings.ReplaceAll(*query, comment, "/*")
+		}
 	}
 }
 

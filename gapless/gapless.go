@@ -89,9 +89,9 @@
 // transaction unasked: MySQL and MariaDB at a deadlock, and before a statement such as CREATE TABLE; SQLite when a
 // write is interrupted, or fails with OR ROLLBACK. If the program goes on with the transaction, [Generator.Next] and
 // [Generator.Raise] return an error, and take nothing. On SQLite this costs a statement that does nothing; on MySQL,
-// two (SAVEPOINT and RELEASE SAVEPOINT), before the lock is taken; on MariaDB, none. PostgreSQL does not end
-// transactions unasked: there, a COMMIT or ROLLBACK that the program sends as the text of a statement goes unnoticed,
-// so always call Commit and Rollback.
+// two (SAVEPOINT and RELEASE SAVEPOINT), before the lock is taken; on MariaDB, only for a Generator's first number.
+// PostgreSQL does not end transactions unasked: there, a COMMIT or ROLLBACK that the program sends as the text of a
+// statement goes unnoticed, so always call Commit and Rollback.
 //
 // # What the database must be
 //
@@ -137,7 +137,7 @@ type Generator struct {
 	plain      *statements // sql without the dates
 	clock      atomic.Pointer[clock]
 	span       atomic.Pointer[span] // of the last instant asked for
-	server     atomic.Int32         // kind of server in MySQL, unknown at first
+	server     atomic.Int32         // kind of the server last used with the statements of MySQL; at first mySQLServer
 }
 
 // An Option configures the Generator that [New] returns.

@@ -311,8 +311,8 @@ func (d *database) waiters(t testing.TB, db *sql.DB) (found int) {
 	return found
 }
 
-// tick is how often waiters may be asked: InnoDB renews its list if nobody has asked for 100 ms, and another process may
-// test on the same server.
+// tick is how often waiters may be asked: InnoDB renews its list if nobody has asked for 100 ms, and another process
+// may test on the same server.
 func (d *database) tick() time.Duration {
 	if d.dialect == gapless.MySQL {
 		return 250 * time.Millisecond

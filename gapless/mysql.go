@@ -7,21 +7,29 @@ const (
 	// comment.
 	inTransaction = "({checked} = 1 /*M! OR @@in_transaction = 1 */)"
 
-	returned = "last, previous, mark, closed[, dated_before], {now}"
+	// serverKind is a server: each kind reads the comments that are for it.
+	serverKind = "/*M! 1 + */ /*M!100500 1 + */ 0"
+
+	// What take inserts, updates and returns.
+	insert      = "INSERT INTO {table} (series, period, mark, previous, last[, dated])"
+	values      = "SELECT {series}, {period}, {mark}, 0, {first}[, {dated}] FROM DUAL WHERE "
+	onDuplicate = " ON DUPLICATE KEY UPDATE mark = IF(last = 0, {mark}, mark), previous = last,[" +
+		" dated_before = dated, dated = {dated},] last = GREATEST(last + {n}, IF(last = 0, {first}, {least}))"
+	returned = "last, previous, mark, closed[, dated_before], "
 
 	byKey = " STRAIGHT_JOIN {table} AS t FORCE INDEX (PRIMARY) ON t.series = {series} AND t.period = r.label "
 
 	rowsInRange = " FROM {table} FORCE INDEX (PRIMARY) WHERE " + changing
 )
 
-// A server is a kind of server for the statements of MySQL, by the number that the statement server returns.
+// A server is a kind of server for the statements of MySQL, as serverKind returns it. A greater one can do what the
+// smaller ones can.
 type server int32
 
 const (
-	unknown     server = iota
-	mySQLServer        // only a savepoint shows whether there is a transaction
-	mariaDB            // before 10.5
-	returning          // MariaDB whose INSERT returns the row
+	mySQLServer server = iota // only a savepoint shows whether there is a transaction
+	mariaDB                   // knows whether there is a transaction
+	returning                 // MariaDB 10.5 or later, which returns what it inserts
 )
 
 var mySQL = statements{
@@ -48,22 +56,20 @@ var mySQL = statements{
 	now: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 	// Assignments are made from left to right: last is the old one until it is set. LAST_INSERT_ID stays as it is,
 	// since the tables have no AUTO_INCREMENT. Without FOR UPDATE, REPEATABLE READ would show the row as it was when
-	// the transaction began to read.
-	upsert: upsert{write: `INSERT INTO {table} (series, period, mark, previous, last[, dated])
-			SELECT {series}, {period}, {mark}, 0, {first}[, {dated}] FROM DUAL WHERE ` + inTransaction + `
-			ON DUPLICATE KEY UPDATE mark = IF(last = 0, {mark}, mark), previous = last,[
-				dated_before = dated, dated = {dated},]
-				last = GREATEST(last + {n}, IF(last = 0, {first}, {least}))
-			/*M!100500 RETURNING ` + returned + ` */`,
-		read: "SELECT " + returned + " FROM {table} WHERE series = {series} AND period = {period} AND " + inTransaction +
-			" FOR UPDATE",
-		returns: true,
+	// the transaction began to read. What only MariaDB 10.5 and later read of returning is a comment for the others: they
+	// see a query that finds nothing, so it does no harm there, not even with a driver that refuses to query an INSERT.
+	upsert: upsert{
+		returning: "/*M!100500 " + insert + " */ " + values + "1 = 0 /*M!100500 OR @@in_transaction = 1" + onDuplicate +
+			" RETURNING " + returned + "{now} */",
+		write: insert + " " + values + inTransaction + onDuplicate,
+		read: "SELECT " + returned + serverKind + ", {now} FROM {table} WHERE series = {series} AND period = {period} AND " +
+			inTransaction + " FOR UPDATE",
 	},
 	share: "SELECT calendar, closed " + gates + " LOCK IN SHARE MODE",
 	lockGate: upsert{
 		write: `INSERT INTO {gates} (series, calendar) SELECT {series}, {calendar} FROM DUAL WHERE ` + inTransaction + `
 			ON DUPLICATE KEY UPDATE calendar = calendar`,
-		read: "SELECT calendar, closed, {now} " + gates + " AND " + inTransaction + " FOR UPDATE",
+		read: "SELECT calendar, closed, " + serverKind + ", {now} " + gates + " AND " + inTransaction + " FOR UPDATE",
 	},
 	// With this order of joining, each row is found by its whole key. The limit keeps the order of the inner query.
 	lockRows: "SELECT count(*) FROM (SELECT period AS label FROM {table} WHERE " + changing + " ORDER BY period " +
@@ -78,5 +84,5 @@ var mySQL = statements{
 	list: "SELECT group_concat(period ORDER BY period) FROM (SELECT period FROM {table} WHERE " + changing +
 		" ORDER BY period LIMIT 64) AS r",
 	markRows: "UPDATE ({labels}) AS r" + byKey + "SET t.closed = {end}",
-	server:   "SELECT 1 /*M! + 1 */ /*M!100500 + 1 */",
+	server:   "SELECT " + serverKind,
 }

@@ -96,12 +96,12 @@ type column struct{ probe, add string }
 // A table has the statements of that name for one of the two tables.
 type table struct{ create, probe, exists, flaw string }
 
-// An upsert is a statement that writes a row and returns it. In MySQL, these are two: read follows write. Outside a
-// transaction, they do nothing there unless checked is 1, and nothing at all if the server does not know.
-type upsert struct {
-	write, read string
-	returns     bool // on MariaDB 10.5 or later, write returns what read does, but reads the clock before it waits
-}
+// An upsert is a statement that writes a row and returns it. In MySQL, these are two: read follows write, and returns
+// the kind of the server in front of now. Outside a transaction, they do nothing there unless checked is 1, and nothing
+// at all if the server does not know. With returning, one statement is enough on servers that can do that. It reads the
+// clock before it waits for the row's lock. Outside a transaction, and on other servers, it does nothing and returns no
+// row.
+type upsert struct{ returning, write, read string }
 
 const (
 	// After waiting for the row's lock, a transaction sees the row as it is then.
@@ -166,9 +166,9 @@ func (d Dialect) forTable(name string, chronology bool) (s statements, err error
 		s.tables[i] = table{replace(create), replace(probe), replace(s.exists), replace(s.flaw)}
 	}
 	replace := strings.NewReplacer("{table}", quoted(names[0]), "{gates}", quoted(names[1]), "{now}", s.now)
-	for _, statement := range []*string{&s.update, &s.upsert.write, &s.upsert.read, &s.gate, &s.find, &s.share, &s.newGate,
-		&s.lockGate.write, &s.lockGate.read, &s.other, &s.lock, &s.lockShared, &s.setEnd, &s.mark, &s.lockRows, &s.seen,
-		&s.present, &s.greatest, &s.list, &s.markRows, &s.history, &s.last, &s.undo, &s.ask, &s.level,
+	for _, statement := range []*string{&s.update, &s.upsert.returning, &s.upsert.write, &s.upsert.read, &s.gate, &s.find,
+		&s.share, &s.newGate, &s.lockGate.write, &s.lockGate.read, &s.other, &s.lock, &s.lockShared, &s.setEnd, &s.mark,
+		&s.lockRows, &s.seen, &s.present, &s.greatest, &s.list, &s.markRows, &s.history, &s.last, &s.undo, &s.ask, &s.level,
 		&s.columns[0].probe, &s.columns[0].add, &s.columns[1].probe, &s.columns[1].add} {
 		*statement = optional.ReplaceAllString(replace.Replace(*statement), part)
 	}

@@ -114,50 +114,48 @@ func (g *Generator) upsert(ctx context.Context, tx Tx, u upsert, a arguments, de
 		now, err = g.query(ctx, tx, u.read, a, dest...)
 		return now, 0, err
 	}
-	kind := server(g.server.Load())
-	if kind == unknown {
-		if kind, err = g.askServer(ctx, tx); err != nil {
+	for kind := server(g.server.Load()); ; {
+		if kind == returning && u.returning != "" {
+			now, waited, err = g.queryWaiting(ctx, tx, u.returning, a, dest...)
+		} else {
+			waited = 0
+			now, err = g.writeAndRead(ctx, tx, u, a, kind, dest...)
+		}
+		if kind == mySQLServer || !errors.Is(err, sql.ErrNoRows) {
+			return now, waited, err
+		}
+		// Nothing was done: there is no transaction, or this server can do less than the last one.
+		var found server
+		if err := g.scan(ctx, tx, g.sql.server, nil, &found); err != nil {
 			return now, 0, err
 		}
+		if found >= kind {
+			return now, 0, errEnded
+		}
+		kind = found
 	}
+}
+
+// writeAndRead runs the two statements of u, and remembers the kind of the server. kind is what the server can do at
+// least.
+func (g *Generator) writeAndRead(ctx context.Context, tx Tx, u upsert, a arguments, kind server, dest ...any) (
+	now time.Time, err error,
+) {
 	a["checked"] = int64(0)
 	if kind == mySQLServer {
 		if err := checkSavepoint(ctx, tx); err != nil {
-			return now, 0, err
+			return now, err
 		}
 		a["checked"] = int64(1)
 	}
-	if kind == returning && u.returns {
-		now, waited, err = g.queryWaiting(ctx, tx, u.write, a, dest...)
-		if !errors.Is(err, sql.ErrNoRows) {
-			return now, waited, err
-		}
-		g.server.Store(int32(unknown)) // it is older, unless there is no transaction
-	} else if err := g.exec(ctx, tx, u.write, a); err != nil {
-		return now, 0, err
+	if err := g.exec(ctx, tx, u.write, a); err != nil {
+		return now, err
 	}
-	now, err = g.query(ctx, tx, u.read, a, dest...)
-	if kind == mySQLServer || !errors.Is(err, sql.ErrNoRows) {
-		return now, 0, err
-	}
-	// Both did nothing: MariaDB is outside a transaction, or this is MySQL.
-	if kind, err = g.askServer(ctx, tx); err != nil {
-		return now, 0, err
-	}
-	if kind != mySQLServer {
-		return now, 0, errEnded
-	}
-	return g.upsert(ctx, tx, u, a, dest...)
-}
-
-// askServer finds out what kind of server tx is on, for this call and the next ones.
-func (g *Generator) askServer(ctx context.Context, tx Tx) (server, error) {
-	var kind int32
-	err := g.scan(ctx, tx, g.sql.server, nil, &kind)
+	now, err = g.query(ctx, tx, u.read, a, append(dest, &kind)...)
 	if err == nil {
-		g.server.Store(kind)
+		g.server.Store(int32(kind))
 	}
-	return server(kind), err
+	return now, err
 }
 
 // checkBegun returns an error unless tx is in a transaction. It is for SQLite, which needs a statement to find out. In
