@@ -114,10 +114,7 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 	case exchange.Exhausted, exchange.Over:
 		return g.describeExhausted(r)
 	case exchange.Lost:
-		content := fmt.Sprintf("holds %.40q", r.Detail)
-		if r.Detail == "" {
-			content = "is gone"
-		}
+		content := describeContent(r.Detail, "string")
 		if r.HighWater > 0 {
 			content += fmt.Sprintf(", and %d is the last number that this process has seen", r.HighWater)
 		}
@@ -145,9 +142,9 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 			"so that this generator might print the same text again; %s", ErrConflict, typ, used, cure)
 	case exchange.Calendar:
 		if entered.Calendar == "" {
-			return fmt.Errorf("%w: %s holds %.80q, which this version did not write; stop all processes that issue these "+
-				"numbers, find the last one used, delete the key, and run: %s", ErrConflict, g.issuer.RecordKey(r.Type),
-				r.Entered, g.operate(r, "raise"))
+			return fmt.Errorf("%w: %s %s, which this version did not write; stop all processes that issue these numbers, "+
+				"find the last one used, delete the key, and run: %s", ErrConflict, g.issuer.RecordKey(r.Type),
+				describeContent(r.Entered, "hash"), g.operate(r, "raise"))
 		}
 		return fmt.Errorf("%w: %s: it is counted by %s, but this generator counts by %s; a series keeps its period and year "+
 			"start: give this generator the same ones, or begin a new series with another type, or with another key prefix "+
@@ -158,11 +155,22 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 	return fmt.Errorf("serial: unexpected script reply %q", r.Status)
 }
 
+// describeContent says what a key holds that should be of a type, "string" or "hash".
+func describeContent(content, typ string) string {
+	switch content {
+	case "":
+		return "is gone"
+	case exchange.OtherType:
+		return "holds a value that is not a " + typ
+	}
+	return fmt.Sprintf("holds %.80q", content)
+}
+
 // describeExhausted describes that too few numbers are left, or that the last day has ended.
 func (g *Generator) describeExhausted(r *exchange.Refusal) error {
 	over, cure := r.Status == exchange.Over, "wider {seq} in the template"
-	if wider := g.wider(); wider != "" {
-		cure = "wider template, such as " + wider + ","
+	if wider, err := g.Scheme().WithTemplate(g.template.Widen()); err == nil {
+		cure = "wider template, such as " + wider.text + ","
 	}
 	switch {
 	case r.EarlierErr != nil && over: // that attempt may have consumed numbers, but ErrExhausted means that none were
@@ -337,14 +345,4 @@ func (s *scheme) zoneHasName(name string, instants []int64) bool {
 		_, there := time.Unix(unix, 0).In(named).Zone()
 		return here != there
 	})
-}
-
-// wider returns a template with one more character for the sequence, "" if this calendar has none.
-func (s *scheme) wider() string {
-	other := *s
-	other.text, other.last = s.template.Widen(), 0
-	if errors.Join(other.complete()...) != nil {
-		return ""
-	}
-	return other.text
 }

@@ -617,7 +617,7 @@ func TestLogHooksKeepSecrets(t *testing.T) {
 			s.Del(counter)
 			return s.next(s.gen)
 		},
-		`holds "another type of key"`: func(s *secretSeries) error {
+		"holds a value that is not a string": func(s *secretSeries) error {
 			s.Del(counter)
 			s.HSet(counter, "740291", revealing)
 			return s.next(s.gen)

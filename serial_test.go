@@ -331,6 +331,29 @@ func testCounterLost(t *testing.T, b backend) {
 			require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
 		})
 	}
+
+	b.run(t, "a record that is a list", func(t *testing.T, s *series) {
+		s.firstNumbers(s.gen, 3)
+		s.rdb.Del(t.Context(), s.record)
+		s.rdb.RPush(t.Context(), s.record, "7")
+		for name, call := range map[string]func() error{
+			"next":      func() error { return errOf(s.gen.Next(t.Context(), "IS")) },
+			"first":     func() error { return errOf(s.generator().Next(t.Context(), "IS")) },
+			"peek":      func() error { return errOf(s.gen.Peek(t.Context(), "IS")) },
+			"history":   func() error { return errOf(s.gen.History(t.Context(), "IS", 1)) },
+			"raise":     func() error { return s.gen.Raise(t.Context(), "IS", 5) },
+			"take over": func() error { return s.gen.Takeover(t.Context(), "IS", 5) },
+			"prepare":   func() error { return s.gen.Prepare(t.Context(), "IS", 2) },
+		} {
+			err := call()
+			require.ErrorIs(t, err, serial.ErrConflict, name)
+			require.ErrorContains(t, err, s.record+" holds a value that is not a hash, which this version did not write; "+
+				"stop all processes that issue these numbers, find the last one used, delete the key, and run: serial raise")
+		}
+		s.rdb.Del(t.Context(), s.record)
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 3))
+		s.next(s.gen, 4)
+	})
 }
 
 // testConflict covers the guard where the record does not fit the caller's period.

@@ -30,6 +30,9 @@ const (
 	Over        store.Status = "over"        // the last day on which numbers are issued has ended
 )
 
+// OtherType is what a Refusal's Detail or Entered is if the key's value is of another type, such as a list.
+const OtherType = store.OtherType
+
 func (r *Refusal) Error() string { return "serial: " + string(r.Status) }
 
 // A Period is the span that one counter serves.

@@ -14,6 +14,9 @@ import (
 // MaxSeq is the largest possible sequence. A number in Lua is a double: from 16 digits on, replies would repeat.
 const MaxSeq = 1e15 - 1
 
+// OtherType is the content that scripts report for a key whose value is of another type, such as a list.
+const OtherType = "another type of key"
+
 // A Store keeps the series of one key prefix.
 type Store struct {
 	prefix string

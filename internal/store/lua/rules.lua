@@ -38,7 +38,8 @@
 -- Replies that issue nothing are {status, seconds, microseconds, ...}: the server's time, then the details. Those
 -- at the end are left out if they say nothing. Every script may reply:
 --   "clock"             the server's clock is outside the span
---   "calendar" ENTERED  the series is counted by another calendar, which the period entered names
+--   "calendar" ENTERED  the series is counted by another calendar, which the period entered names; or the record is
+--                       not a hash, and ENTERED is "another type of key"
 --   "conflict" ENTERED  the period entered overlaps the caller's, or its label is the same or later; or its numbers are
 --                       set aside in a ledger, which the caller does not have
 --   "print" GREATEST    the caller has another print mark, and its label is not greater than GREATEST, the greatest
@@ -94,8 +95,11 @@ local pattern, manner = '^(%S+) (%-?%d+) (%-?%d+)( .*)$', '^ (.-) (#%x+)' -- an 
 local label, begins, past, ours = string.match(ARGV[1], pattern)
 begins, past = begins + 0, past + 0
 local ledger = string.find(ours, ' ledger', 1, true)
-local kept = ledger and redis.call('HMGET', record, 'entered', 'ahead', 'used', 'print', 'starts', 'ledger',
-  'ceiling', 'counterCopy', 'replID') or redis.call('HMGET', record, 'entered', 'ahead', 'used', 'print', 'starts')
+local kept = ledger and redis.pcall('HMGET', record, 'entered', 'ahead', 'used', 'print', 'starts', 'ledger',
+  'ceiling', 'counterCopy', 'replID') or redis.pcall('HMGET', record, 'entered', 'ahead', 'used', 'print', 'starts')
+if kept.err then
+  return string.find(kept.err, 'WRONGTYPE', 1, true) and answer('calendar', 'another type of key') or kept
+end
 local entered, ahead, usedLabels = kept[1], kept[2] or '', kept[3] or ''
 local firstPrint, starts, firstLedger = kept[4] or '', kept[5] or '', kept[6]
 local enteredLabel, enteredFirst, enteredPast, theirs = string.match(entered or '', pattern)
