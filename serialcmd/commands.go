@@ -85,9 +85,9 @@ numbers no longer count as missing.`,
 			detail: `FILE or stdin contains the numbers, one per line. For each type, or only for TYPE, the counter of the
 current period is raised to the greatest number found. The output lists what was done, which sequences between the
 smallest and the greatest are missing from the input, and the numbers of other periods, which are ignored. If a line
-is not a number, nothing is written. Without -force, nothing is written either if a sequence appears twice, or if a
-type's greatest sequence exceeds the second greatest by more than 1,000 and by more than the input's sequences of that
-type. A single argument is FILE if such a file exists.`,
+is not a number, or the input is empty, nothing is written. Without -force, nothing is written either if a sequence
+appears twice, or if a type's greatest sequence exceeds the second greatest by more than 1,000 and by more than the
+input's sequences of that type. A single argument is FILE if such a file exists.`,
 		},
 		{
 			name: "parse", args: "NUMBER", needs: program.Scheme, run: (*command).parseNumber,

@@ -105,6 +105,9 @@ func (c *command) plan(ctx context.Context, all []*found, typ string) (doubts []
 		}
 		return nil, fmt.Errorf("the input has no numbers of type %s%s, so nothing was written", typ, hint)
 	}
+	if len(all) == 0 { // the command before a pipe has failed, or its query finds nothing
+		return nil, errors.New("the input has no numbers, so nothing was written")
+	}
 	return doubts, nil
 }
 
@@ -133,8 +136,6 @@ func (c *command) liftAll(ctx context.Context, all []*found, dry bool) (failed e
 // enough.
 func nothingWritten(all []*found, dry bool) string {
 	switch {
-	case len(all) == 0:
-		return "the input has no numbers, so nothing was written"
 	case !slices.ContainsFunc(all, func(f *found) bool { return f.Action != ignored }):
 		return "none of the numbers belongs to a current period, so nothing was written; is the time zone right?"
 	case dry:

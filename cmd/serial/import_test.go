@@ -226,7 +226,9 @@ func TestImportArguments(t *testing.T) {
 		{1, "the input has no numbers of type numbers.txt, and there is no file of that name, so nothing was written", "",
 			[]string{"numbers.txt"}},
 		{1, "the input has no numbers of type QQ", "IS" + day + "0009", []string{"QQ"}},
-		{0, "the input has no numbers, so nothing was written", "\n", nil},
+		{1, "the input has no numbers, so nothing was written", "\n", nil},
+		{1, "the input has no numbers, so nothing was written", "", []string{written(t, "")}},
+		{1, "the input has no numbers, so nothing was written", "number\n", []string{"-column", "number", "-dry-run"}},
 		{2, "want true or false", "", []string{"-dry-run=maybe"}},
 		{2, "too many arguments", "", []string{"IS", path, "x"}},
 	} {
