@@ -15,6 +15,8 @@ type clock struct{ said, read time.Time }
 
 func (c *clock) now() time.Time { return c.said.Add(time.Since(c.read)) }
 
+var since = time.Since // tests replace it
+
 // remember stores a reading of the database's clock, which is at most age old. If the one before agrees with it, that
 // one stays: it may be less late.
 func (g *Generator) remember(now time.Time, age time.Duration) {

@@ -111,6 +111,25 @@ func TestClockAfterWaiting(t *testing.T) {
 	require.WithinDuration(t, d.clock(t, db), g.Now(), 2*time.Second)
 }
 
+// A call may wait while its host is suspended: if the day may have ended meanwhile, the clock is read again.
+func TestSuspended(t *testing.T) {
+	d := mariaDB(t)
+	db := d.open(t)
+	g := d.generator(t, db, serial.WithLocation(d.noon(t, db)))
+	tx := begin(t, db)
+	requireSeq(t, 1)(g.Next(t.Context(), tx, "IS"))
+	for i, row := range []struct {
+		suspended time.Duration
+		costs     int
+	}{{0, 1}, {24 * time.Hour, 2}} {
+		statements := 0
+		resume := gapless.Suspend(row.suspended)
+		requireSeq(t, int64(2+i))(g.Next(t.Context(), counting{tx, &statements}, "IS"))
+		resume()
+		require.Equal(t, row.costs, statements)
+	}
+}
+
 // The database's clock decides what date is printed, once the transactions before have ended: a call that waited until
 // the day was over prints the next one.
 func TestDateWhileWaiting(t *testing.T) {

@@ -37,7 +37,7 @@ func (g *Generator) queryWaiting(ctx context.Context, tx Tx, statement string, a
 	start := time.Now()
 	err = g.scan(ctx, tx, statement, a, append(dest, &now)...)
 	// While this host is suspended, only its wall clock goes on. A second more, since clocks are set and differ in speed.
-	waited = max(time.Since(start), time.Now().Round(0).Sub(start.Round(0))) + time.Second
+	waited = max(since(start), since(start.Round(0))) + time.Second
 	if err == nil {
 		g.remember(now.Time, waited)
 	}
