@@ -1,6 +1,7 @@
 package serialcmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"iter"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -141,16 +143,8 @@ func (c *command) printReport(r *serial.Report) {
 		c.printf("issued     %d: %s to %s\n", all, c.PrintSeq(r.First), c.PrintSeq(r.Last))
 	}
 	c.printf("used       %d\n", r.Count)
-	var doubles, beyond, foreign []string
-	for _, n := range r.Duplicates {
-		doubles = append(doubles, c.PrintSeq(n.Seq))
-	}
-	for _, n := range r.Beyond {
-		beyond = append(beyond, c.PrintSeq(n.Seq))
-	}
-	for _, text := range r.Foreign {
-		foreign = append(foreign, fmt.Sprintf("%q", text))
-	}
+	doubles, beyond := mapped(r.Duplicates, c.printedSeq), mapped(r.Beyond, c.printedSeq)
+	foreign := mapped(r.Foreign, strconv.Quote)
 	if c.readsExplanations() {
 		c.printExplained(r)
 	} else {
@@ -206,22 +200,17 @@ type gap struct {
 }
 
 func gaps(ranges []serial.Range) []gap {
-	all := []gap{}
-	for _, r := range ranges {
-		all = append(all, gap(r))
-	}
-	return all
+	return mapped(ranges, func(r serial.Range) gap { return gap(r) })
 }
 
 // printReportJSON prints a report on one line.
 func (c *command) printReportJSON(r *serial.Report) {
-	explained, possible := []explanation{}, []explanation{}
-	for _, e := range r.Explained {
-		explained = append(explained, explanationOf(gap(e.Range), &e.Explanation))
-	}
-	for _, e := range r.Possible {
-		possible = append(possible, explanationOf(gap{e.First, e.Last}, &e))
-	}
+	explained := mapped(r.Explained, func(e serial.Explained) explanation {
+		return explanationOf(gap(e.Range), &e.Explanation)
+	})
+	possible := mapped(r.Possible, func(e serial.Explanation) explanation {
+		return explanationOf(gap{e.First, e.Last}, &e)
+	})
 	_ = json.NewEncoder(c.out).Encode(struct {
 		Type              string        `json:"type"`
 		Start             time.Time     `json:"start"`
@@ -269,15 +258,19 @@ func explanationOf(g gap, e *serial.Explanation) explanation {
 
 // texts returns the numbers as issued, or their sequences if their printed dates are not known.
 func (c *command) texts(numbers []serial.Number) []string {
-	all := []string{}
-	for _, n := range numbers {
-		text := n.String()
-		if text == "" {
-			text = c.PrintSeq(n.Seq)
-		}
-		all = append(all, text)
+	return mapped(numbers, func(n serial.Number) string { return cmp.Or(n.String(), c.printedSeq(n)) })
+}
+
+// printedSeq returns a number's sequence as the template prints it.
+func (c *command) printedSeq(n serial.Number) string { return c.PrintSeq(n.Seq) }
+
+// mapped returns f of each element, in a slice that is not nil, as JSON needs it.
+func mapped[T, U any](all []T, f func(T) U) []U {
+	results := make([]U, len(all))
+	for i, v := range all {
+		results[i] = f(v)
 	}
-	return all
+	return results
 }
 
 // explanations yields the explanations of a CSV file. Its sequences are of typ, in the period that begins at start. The
@@ -431,7 +424,7 @@ func (c *command) parseEarlier(number, typ string, start time.Time) (serial.Numb
 
 // printExplained prints the missing numbers with their reasons, those without a reason, and possible reasons.
 func (c *command) printExplained(r *serial.Report) {
-	var reasons, possible, contradicted []string
+	var reasons, possible []string
 	line := func(of gap, e *serial.Explanation) string {
 		who := c.time(e.At)
 		if e.By != "" {
@@ -447,9 +440,7 @@ func (c *command) printExplained(r *serial.Report) {
 	for _, e := range r.Possible {
 		possible = append(possible, line(gap{e.First, e.Last}, &e))
 	}
-	for _, n := range r.Contradicted {
-		contradicted = append(contradicted, c.PrintSeq(n.Seq))
-	}
+	contradicted := mapped(r.Contradicted, c.printedSeq)
 	c.printf("%-10s %d\n", "missing", r.MissingCount)
 	c.list("explained", r.ExplainedCount, more, reasons)
 	c.listRanges("not explained", r.UnexplainedCount, gaps(r.Unexplained))
