@@ -76,11 +76,7 @@ func (c *command) audit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.json {
-		c.printReportJSON(&report)
-	} else {
-		c.printReport(&report)
-	}
+	c.printReport(&report)
 	if !report.Clean() {
 		return errFound
 	}
@@ -131,8 +127,15 @@ func (c *command) skippedDate() error {
 	return misused("-date %q: the clocks of %v skipped it", c.date, c.Calendar.Location)
 }
 
-// printReport prints a report for people: a line for each count, and below it the numbers counted.
+// printReport prints a report as JSON or, for people, a line for each count, and below it the numbers counted.
 func (c *command) printReport(r *serial.Report) {
+	if slices.ContainsFunc(r.Foreign, func(text string) bool { return c.isCSV(entry{text: text}) }) {
+		c.warn("%s", useColumn)
+	}
+	if c.json {
+		c.printReportJSON(r)
+		return
+	}
 	all := max(0, r.Last-r.First+1)
 	period, verdict := c.name(r.Start), "all numbers are accounted for"
 	c.printf("%s in %s (from %s)\n", c.series(r.Type), period, r.Start.Format(time.RFC3339))

@@ -303,7 +303,7 @@ func (c *command) collect(ctx context.Context, input io.Reader, typ string, now 
 		start int64
 	}
 	_, start, _ := c.scheme.Period(serial.At(now.Add(-tolerance)))
-	all, bad, first := map[key]*found{}, int64(0), []error(nil)
+	all, bad, first, hint := map[key]*found{}, int64(0), []error(nil), ""
 	for e, err := range c.entries(ctx, input) {
 		if err != nil {
 			return nil, err
@@ -312,6 +312,9 @@ func (c *command) collect(ctx context.Context, input io.Reader, typ string, now 
 		if err != nil {
 			if bad++; bad <= mostShown {
 				first = append(first, fmt.Errorf("line %d: %s", e.line, strings.TrimPrefix(err.Error(), "serial: ")))
+			}
+			if c.isCSV(e) {
+				hint = "; " + useColumn
 			}
 			continue
 		}
@@ -330,7 +333,7 @@ func (c *command) collect(ctx context.Context, input io.Reader, typ string, now 
 	}
 	return slices.SortedFunc(maps.Values(all), func(a, b *found) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), a.Start.Compare(b.Start))
-	}), unreadable(first, bad)
+	}), unreadable(first, bad, hint)
 }
 
 // parsePadded parses a number that may have blanks around it. They may also be part of the template.
@@ -347,8 +350,9 @@ func (c *command) parsePadded(text string) (serial.Number, error) {
 // mostShown is how many lines of the input are shown for each kind of problem.
 const mostShown = 10
 
-// unreadable returns an error that shows the first lines of the input that are not numbers, or nil if there are none.
-func unreadable(first []error, count int64) error {
+// unreadable returns an error that shows the first lines of the input that are not numbers, and a hint, or nil if there
+// are none.
+func unreadable(first []error, count int64, hint string) error {
 	if count == 0 {
 		return nil
 	}
@@ -356,6 +360,6 @@ func unreadable(first []error, count int64) error {
 	if count > int64(len(first)) {
 		more = fmt.Sprintf(", of which the first %d are shown", len(first))
 	}
-	return errors.Join(append(first, fmt.Errorf("%s cannot be parsed%s; nothing was written", counted(count, "line"),
-		more))...)
+	return errors.Join(append(first, fmt.Errorf("%s cannot be parsed%s; nothing was written%s", counted(count, "line"),
+		more, hint))...)
 }

@@ -86,10 +86,24 @@ func (c *command) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, 
 	}
 }
 
+// useColumn is what to do about an input that looks like CSV.
+const useColumn = "if the input is CSV whose first line names the columns, use -column"
+
+// isCSV reports whether an entry that is not a number looks like a line of CSV: one of its fields is a number, or it is
+// the first line and has no digit, so it may name the columns.
+func (c *command) isCSV(e entry) bool {
+	fields := strings.FieldsFunc(e.text, func(r rune) bool { return strings.ContainsRune(separators+`"`, r) })
+	return c.column == "" && (e.line == 1 && !strings.ContainsAny(e.text, "0123456789") ||
+		slices.ContainsFunc(fields, func(field string) bool { _, err := c.parsePadded(field); return err == nil }))
+}
+
 // separatorLine matches the first line by which spreadsheets name the separator of the columns.
 var separatorLine = regexp.MustCompile(`^("?(?i:sep)=([,;\t])"?)(\r?\n|$)`)
 
-const bufferSize = 64 << 10
+const (
+	bufferSize = 64 << 10
+	separators = ",;\t" // of columns
+)
 
 // newReader reads the input as UTF-8 until ctx ends. It drops a byte order mark, which Windows programs write, and
 // decodes UTF-16 if the mark says so: half a character becomes U+FFFD.
@@ -119,7 +133,6 @@ func discardSeparator(r *bufio.Reader) (comma rune) {
 // newCSV reads the input as CSV. Without a line that names the separator, it uses the one that is most frequent in the
 // header, outside of quotes.
 func newCSV(ctx context.Context, input io.Reader) *csv.Reader {
-	const separators = ",;\t"
 	r := newReader(ctx, input)
 	comma := discardSeparator(r)
 	if comma == 0 {

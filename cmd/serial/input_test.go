@@ -81,6 +81,29 @@ func TestInputOfSpreadsheets(t *testing.T) {
 	require.Contains(t, stdout, "foreign    1\n  \"1\ufffd\"\n")
 }
 
+// Without -column, the lines of CSV are not numbers. Then audit and import name that flag.
+func TestCSVWithoutColumn(t *testing.T) {
+	_, e, day := issued(t, 2)
+	number := "IS" + day + "0001"
+	const hint = "if the input is CSV whose first line names the columns, use -column\n"
+	for _, table := range []string{"id,number\n1," + number + "\n", "1;" + number + " ;x\n", "a\t" + number,
+		"id,number\n" + strings.Repeat("x,y\n", 20) + "1," + number, `"` + number + `"`} {
+		_, stderr := e.with(table).exits(t, 1, "import")
+		require.True(t, strings.HasSuffix(stderr, "; nothing was written; "+hint), stderr)
+		for _, flag := range []string{"-json", "-json=false"} {
+			_, stderr = e.with(table).exits(t, 3, "audit", flag, "IS")
+			require.Equal(t, "serial: "+hint+"serial: not all numbers are accounted for\n", stderr)
+		}
+	}
+	_, stderr := e.with("number\n"+number).exits(t, 1, "import")
+	require.Contains(t, stderr, "1 line cannot be parsed; nothing was written; "+hint)
+
+	_, stderr = e.with("IS1,2\nbad\n").exits(t, 1, "import")
+	require.NotContains(t, stderr, "-column", "no field is a number, and the first line has digits")
+	_, stderr = e.with("number;note\n\"1,"+number+"\";\n").exits(t, 1, "import", "-column", "number")
+	require.NotContains(t, stderr, "if the input is CSV")
+}
+
 // Explanations may come from spreadsheets, too.
 func TestExplanationsOfSpreadsheets(t *testing.T) {
 	_, e, day := issued(t, 3)
