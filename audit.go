@@ -256,9 +256,10 @@ func shorten(text string) string {
 //
 // Audit writes nothing. If ctx ends, Audit stops before the next number or explanation. Each reading of the counter
 // fails within 10 s if Redis does not answer. Errors: [ErrInvalidType]; [ErrCounterLost] if the counter is lost, even
-// with a floor or a ledger, or if it went back while used was read; [ErrClockSkew]; [ErrConflict]; one for a period
-// that has not begun, whose counter is no longer kept, or that ended during the audit and whose counter is not kept;
-// the errors of [Scheme.Audit]; ctx's; or a failure of Redis. With an error, the Report is zero.
+// with a floor or a ledger, or if it went back while used was read; [ErrExhausted] as from [Generator.Peek];
+// [ErrClockSkew]; [ErrConflict]; one for a period that has not begun, whose counter is no longer kept, or that ended
+// during the audit and whose counter is not kept; the errors of [Scheme.Audit]; ctx's; or a failure of Redis. With an
+// error, the Report is zero.
 func (g *Generator) Audit(ctx context.Context, typ string, at When,
 	used iter.Seq2[string, error], opts ...AuditOption) (Report, error) {
 	r, err := g.audit(ctx, typ, at, used, opts)

@@ -33,7 +33,7 @@ var (
 	// ErrExhausted means that the period has fewer numbers left than the call asked for. The counter did not move,
 	// although a ledger may have moved it to the start of a new block. A smaller batch may still succeed. To continue
 	// the period, make {seq} wider, or the last sequence of [WithLast] larger. It also means that the day of [WithUntil]
-	// has ended.
+	// has ended, or that somebody has set the counter above 10^15-1.
 	ErrExhausted = errors.New("serial: numbers exhausted")
 
 	// ErrCounterLost means that the period was open, but its counter is gone, went back or holds something other than a
@@ -180,6 +180,9 @@ func (g *Generator) describeExhausted(r *exchange.Refusal) error {
 	case over:
 		return fmt.Errorf("%w: the last day for numbers of %s was %v, and Redis's clock says %s; a later WithUntil takes "+
 			"effect at once", ErrExhausted, g.subject(r.Type), g.until, utc(r.Now))
+	case len(r.Detail) > len(strconv.FormatInt(template.MaxSequence, 10)):
+		return fmt.Errorf("%w: %s holds more than any sequence, so somebody has changed it; find the last one used, delete "+
+			"the key, and run: %s", ErrExhausted, g.issuer.CounterKey(r.Type, r.Period.Label), g.operate(r, "raise"))
 	case g.limit < g.template.Largest():
 		cure = "larger WithLast"
 	}
@@ -208,8 +211,7 @@ func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // interval describes a period, in UTC and in the Generator's time zone.
 func (g *Generator) interval(p exchange.Period) string {
-	from, to := time.Unix(p.Start, 0), time.Unix(p.End, 0)
-	zone := g.calendar.Location
+	from, to, zone := time.Unix(p.Start, 0), time.Unix(p.End, 0), g.calendar.Location
 	return fmt.Sprintf("%s from %s to %s (%s to %s in %s)", calendar.FormatLabel(p.Label), utc(from), utc(to),
 		from.In(zone).Format(time.DateTime), to.In(zone).Format(time.DateTime), zone)
 }

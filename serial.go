@@ -160,8 +160,8 @@ func (g *Generator) begin(ctx context.Context, typ, request string, refused erro
 // Peek returns the last number issued in the current period, with Seq 0 if there was none. It writes nothing, opens
 // nothing and does not ask the floor. By the time it returns, others may have issued more.
 //
-// Errors: [ErrInvalidType], [ErrCounterLost] (also with a floor or a ledger), [ErrClockSkew], [ErrConflict], ctx's, or
-// a failure of Redis.
+// Errors: [ErrInvalidType], [ErrCounterLost] (also with a floor or a ledger), [ErrExhausted] if somebody has set the
+// counter above 10^15-1, [ErrClockSkew], [ErrConflict], ctx's, or a failure of Redis.
 func (g *Generator) Peek(ctx context.Context, typ string) (n Number, err error) {
 	c, err := g.begin(ctx, typ, "", nil)
 	if err != nil {

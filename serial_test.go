@@ -140,6 +140,12 @@ func testLargestSequences(t *testing.T, b backend) {
 			s.rdb.Set(t.Context(), next, held, 36*time.Hour)
 			for range 2 { // without a record, and with one
 				s.refused(s.gen, serial.ErrExhausted)
+				for _, err := range []error{errOf(s.gen.Next(t.Context(), "IS")), errOf(s.gen.Peek(t.Context(), "IS"))} {
+					require.ErrorIs(t, err, serial.ErrExhausted)
+					require.ErrorContains(t, err, s.counter+" holds more than any sequence, so somebody has changed it; find the "+
+						"last one used, delete the key, and run: serial raise -tz ")
+				}
+				requireResult(t, []serial.Number(nil))(s.gen.History(t.Context(), "IS", 1))
 				require.NoError(t, s.gen.Raise(t.Context(), "IS", 5))
 			}
 			require.NoError(t, s.gen.Prepare(t.Context(), "IS", 2))

@@ -24,7 +24,7 @@ func (c *Call) Peek(ctx context.Context) (Numbers, error) {
 }
 
 // History returns the current period's span, and the last sequence of that period and of each labelled one: 0 if none
-// was issued, -1 if the counter does not exist. It writes nothing.
+// was issued, -1 if the counter does not exist or holds no sequence. It writes nothing.
 func (c *Call) History(ctx context.Context, labels ...string) (*exchange.Span, []int64, error) {
 	r, err := read(ctx, c, &store.History{Labels: labels})
 	return r.Span, r.Each, err

@@ -50,7 +50,7 @@ type Reply struct {
 	Skipped Skipped
 	Granted Granted
 	Answer  *Answer
-	Each    []int64 // last sequence of each period of a History, -1 if it has no counter
+	Each    []int64 // last sequence of each period of a History, -1 if it has no counter that holds one
 	Timing
 	Delivery
 }

@@ -8,9 +8,11 @@
 -- or
 --   "lost" HELD       the counter once existed; HELD is its content now, "" if it is gone
 --   "missing"         nothing has been issued in the period
+--   "exhausted" HELD  the counter holds 10^15 or more, which no script writes; HELD is its content
 local time, id = redis.call('TIME')
 local counter, record, highWater, purpose = KEYS[1], KEYS[2], ARGV[6] + 0, 'read'
 --include rules
 if lost then return answer('lost', held or '') end
 if not last then return answer('missing') end
+if last == 1e15 then return answer('exhausted', held) end
 return last == baseOf(label) and 0 or last
