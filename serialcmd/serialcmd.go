@@ -187,7 +187,7 @@ func (c *command) open() (closes func() error, err error) {
 		if opened, closes, err = c.Settings.Open(c.row.needs, c.row.name, c.args[0]); err != nil {
 			return nil, err
 		}
-		flags = c.Settings.Secret()
+		flags = c.Settings.GivenFlags()
 	}
 	switch made := opened.(type) {
 	case *serial.Scheme:

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/program"
 	"github.com/dailyserial/serial/serialtest"
 )
 
@@ -112,6 +113,47 @@ func TestAdviceOfCommand(t *testing.T) {
 	e.prints(t, next+"\n", command("next", "--", "-x")...)
 	parsed, _ := e.exits(t, 0, command("parse", "--", next)...)
 	require.Contains(t, parsed, "seq 42\n")
+}
+
+// The printed command is for the Redis of -redis. A URL with a password is not printed.
+func TestAdviceWithRedis(t *testing.T) {
+	m, e, day := issued(t, 3)
+	other := miniredis.RunT(t)
+	given := e["SERIAL_REDIS_URL"] + "?client_name=it's"
+	e = environment{"SERIAL_REDIS_URL": "redis://" + other.Addr(), "SERIAL_TZ": e["SERIAL_TZ"]}
+	m.Del("serial:{IS}:" + day)
+	_, stderr := e.exits(t, 1, "next", "IS", "-redis", given)
+	found := advice.FindStringSubmatch(stderr)
+	require.NotNil(t, found, stderr)
+	stdout, _ := e.exits(t, 0, append(words(t, found[1]), "41")...)
+	require.Equal(t, "next IS"+day+"0042\n", stdout)
+	untouched(t, other, nil)
+
+	m.RequireUserAuth("ada", "hunter2")
+	m.Del("serial:{IS}:" + day)
+	_, stderr = e.exits(t, 1, "next", "IS", "-redis", "redis://ada:hunter2@"+m.Addr())
+	require.Contains(t, stderr, "run: serial raise -tz '"+e["SERIAL_TZ"]+"' -redis URL IS SEQ, where SEQ is")
+}
+
+// A URL is printed unless it may have a password.
+func TestGivenFlags(t *testing.T) {
+	for given, want := range map[string]string{
+		"redis://h:1/2":                                 "'redis://h:1/2'",
+		"unix:///tmp/a@b.sock?db=1":                     "'unix:///tmp/a@b.sock?db=1'",
+		"redis://h:1?master_name=m&addr=i:2":            "'redis://h:1?master_name=m&addr=i:2'",
+		"redis://hunter2@h:1":                           "URL",
+		"redis://:hunter2@h:1":                          "URL",
+		"redis://h?master_name=m&sentinel_password=x":   "URL",
+		"redis://h?master_name=m&p%61ssword=hunter2":    "URL",
+		"redis://h?master_name=m&addr=i:2&password=%26": "URL",
+	} {
+		s := &settings{Config: &program.Config{Getenv: env("redis://h")}, url: given}
+		require.Equal(t, []string{"-redis", want}, s.GivenFlags())
+	}
+	for _, url := range []string{"", "redis://h"} {
+		s := &settings{Config: &program.Config{Getenv: env("redis://h")}, url: url}
+		require.Equal(t, []string{}, s.GivenFlags())
+	}
 }
 
 // words splits a command line with single quotes as a shell does.

@@ -150,12 +150,21 @@ func (s *settings) Typeless() bool {
 	return s.shared && s.template != "" && !strings.Contains(strings.ReplaceAll(s.template, "{{", ""), "{type}")
 }
 
-// Secret implements [program.Settings].
-func (s *settings) Secret() []string {
-	if s.keyFile == "" {
-		return []string{}
+// GivenFlags implements [program.Settings]. In place of a URL that may have a password, it returns the word URL.
+func (s *settings) GivenFlags() []string {
+	flags := []string{}
+	quote := func(value string) string { return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'" }
+	if s.url != "" && s.url != s.Getenv("SERIAL_REDIS_URL") {
+		shown := quote(s.url)
+		if u, err := url.Parse(s.url); err != nil || u.User != nil || strings.Contains(u.Query().Encode(), "password=") {
+			shown = "URL"
+		}
+		flags = append(flags, "-redis", shown)
 	}
-	return []string{"-hidden-key", "'" + strings.ReplaceAll(s.keyFile, "'", `'\''`) + "'"}
+	if s.keyFile != "" {
+		flags = append(flags, "-hidden-key", quote(s.keyFile))
+	}
+	return flags
 }
 
 // Open implements [program.Settings].

@@ -39,8 +39,9 @@ type Settings interface {
 	Help() string
 	// Typeless reports whether the flags say that numbers have no type.
 	Typeless() bool
-	// Secret returns the flags that say where a secret of the Generator is, as they were given.
-	Secret() (flags []string)
+	// GivenFlags returns the flags, as they were given, for what the Generator does not know or does not tell: the Redis,
+	// and where a secret is. They show no password. They are not nil.
+	GivenFlags() []string
 	// Open returns the *serial.Generator, or the *serial.Scheme if the command needs no Redis. argument is the command's
 	// first one. A Misuse is an error in the command line.
 	Open(need Need, command, argument string) (generator any, close func() error, err error)
