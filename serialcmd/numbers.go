@@ -170,7 +170,8 @@ func periodFlags(message string) string {
 }
 
 // history prints a line with a bar for each period, newest first. The bar shows the share of the period's numbers that
-// were issued or, if they have no limit, the count relative to the largest one.
+// were issued or, if they have no limit, the count relative to the largest one. The error says that the current counter
+// is lost: the API's History leaves such a period out, like an unused one.
 func (c *command) history(ctx context.Context) error {
 	numbers, err := c.gen.History(ctx, c.args[0], c.n)
 	if err != nil {
@@ -184,8 +185,7 @@ func (c *command) history(ctx context.Context) error {
 		most, width = max(most, count(n)), max(width, len(c.name(n.Start)))
 	}
 	digits := len(strconv.FormatInt(most, 10))
-	limited := largest < template.MaxSequence
-	all := largest - first + 1
+	limited, all := largest < template.MaxSequence, largest-first+1
 	if !limited {
 		all = max(most, 1)
 	}
@@ -205,7 +205,8 @@ func (c *command) history(ctx context.Context) error {
 	if len(numbers) == 0 {
 		c.warn("%s has no counter in the last %d periods", c.series(c.args[0]), c.n)
 	}
-	return nil
+	_, err = c.gen.Peek(ctx, c.args[0])
+	return err
 }
 
 // name returns the name that people use for the period that begins at start.

@@ -49,6 +49,14 @@ func TestHistory(t *testing.T) {
 	stderr := e.fails(t, 0, "PO", "history", "PO")
 	require.Equal(t, "serial: PO has no counter in the last 7 periods\n", stderr)
 	e.fails(t, 1, "want 1 to 10000", "history", "-n", "10001", "IS")
+
+	// A lost counter is not shown as an unused period.
+	m.Del(key(0))
+	stdout, stderr := e.exits(t, 1, "history", "-n", "2", "IS")
+	require.Equal(t, line(-1, full(24)+" 9999 100.0%"), stdout)
+	require.Contains(t, stderr, "serial: counter lost: ")
+	require.NoError(t, m.Set(key(0), "1000000000000000"))
+	e.exits(t, 1, "history", "IS")
 }
 
 // The only period of Never began in 1969 west of Greenwich.
