@@ -47,7 +47,7 @@ is closed, nothing is issued.`,
 			name: "history", args: "TYPE", needs: program.Redis, n: 7, run: (*command).history,
 			flags: []string{"n"}, counts: "show the last `N` periods, with the current one. Default 7",
 			summary: "print how many numbers each of the last periods issued",
-			detail:  `The newest period comes first. Periods without a counter are omitted; a lost one of this period is an error.`,
+			detail:  `Newest first. Periods without a counter are omitted. If the current counter is lost, history fails.`,
 		},
 		{
 			name: "prepare", args: "TYPE", needs: program.Redis, n: 2, run: (*command).prepare,
