@@ -12,8 +12,8 @@ const mostKept = 10_000
 
 // History returns the last number issued in each of the latest periods, newest first. periods is 1 to 10,000 and
 // includes the current period. Seq is 0 if the period was opened but no number was issued. Periods are left out if the
-// type was not used, or if the counter is lost, above 10^15-1 or no longer kept; see [WithRetention]. Sequences that a floor,
-// [Generator.Raise] or another Generator's [WithStart] has skipped count as issued.
+// type was not used, or if the counter is lost, above 10^15-1 or no longer kept; see [WithRetention]. Sequences that a
+// floor, [Generator.Raise] or another Generator's [WithStart] has skipped count as issued.
 //
 // History writes nothing. Errors: [ErrInvalidType], [ErrClockSkew], [ErrConflict], one for any other periods, ctx's, or
 // a failure of Redis.

@@ -89,22 +89,16 @@ is not a number, or the input is empty, nothing is written. Without -force, noth
 appears twice, or if a type's greatest sequence exceeds the second greatest by more than 1,000 and by more than the
 input's sequences of that type. A single argument is FILE if such a file exists.`,
 		},
-		{
-			name: "parse", args: "NUMBER", needs: program.Scheme, run: (*command).parseNumber,
-			summary: "print a number's type, sequence and start of the period",
-		},
+		{name: "parse", args: "NUMBER", needs: program.Scheme, run: (*command).parseNumber,
+			summary: "print a number's type, sequence and start of the period"},
 		{
 			name: "template", args: "TEMPLATE", needs: program.Scheme, run: (*command).explain,
 			summary: "explain a template by examples, or say why it is refused",
 			detail:  `If the template is refused, the exit code is 1.`,
 		},
-		{
-			name: "completion", args: "SHELL", run: (*command).completion,
-			summary: "print the completion script of bash, zsh or fish",
-		},
-		{
-			name: "version", run: (*command).version, summary: "print the version of this program",
-		},
+		{name: "completion", args: "SHELL", run: (*command).completion,
+			summary: "print the completion script of bash, zsh or fish"},
+		{name: "version", run: (*command).version, summary: "print the version of this program"},
 	}
 }
 
@@ -176,7 +170,7 @@ func (c *command) define() {
 	c.flags.BoolFunc("force", "raise counters even if a sequence appears twice, or one is far above the others",
 		switchOf(&c.force))
 	c.flags.BoolFunc("leave-ledger", "give up the series' ledger, if it has one: if Redis loses data after that, numbers "+
-		"may be issued twice", switchOf(&c.leaveLedger))
+		"may be issued twice. Not with -reason", switchOf(&c.leaveLedger))
 	person(&c.reason, "reason", "why nobody has the skipped numbers, as `TEXT`; needs -by")
 	person(&c.by, "by", "`NAME` of the person who says so; needs -reason")
 	if c.Settings != nil {

@@ -49,10 +49,10 @@
 //
 // Import raises the counter of every type's current period to the greatest number found. It lists what it did, which
 // sequences between the smallest and the greatest are missing from the input, and which numbers of other periods it
-// ignored. If a line is not a number, it lists only such lines and writes nothing. An input without numbers is an error.
-// It needs -force if a sequence appears twice, or if a type's greatest sequence exceeds the second greatest by more than
-// 1,000 and by more than the input's sequences of that type. With -dry-run, the default if stdin is a terminal, import
-// only says what it would do.
+// ignored. If a line is not a number, it lists only such lines and writes nothing. An input without numbers is an
+// error. It needs -force if a sequence appears twice, or if a type's greatest sequence exceeds the second greatest by
+// more than 1,000 and by more than the input's sequences of that type. With -dry-run, the default if stdin is a
+// terminal, import only says what it would do.
 //
 // If raise or takeover skip sequences, they end with lines of CSV that list them: a file for audit -explained. With
 // -reason and -by, it explains why nobody has these numbers. Without these flags, the reason is only possible, and

@@ -5,7 +5,8 @@
 --       6  highWater  the greatest sequence of the current period that the caller has seen, 0 if none
 --
 -- Reply: an array with an integer for every counter, the current period's first: the last sequence issued; 0 if the
--- period was opened but none was issued; -1 if there is no counter, or it does not hold a sequence. Or a status of rules.lua.
+-- period was opened but none was issued; -1 if there is no counter, or it does not hold a sequence. Or a status of
+-- rules.lua.
 local time, id = redis.call('TIME')
 local counter, record, highWater, purpose = KEYS[1], KEYS[2], ARGV[6] + 0, 'read'
 --include rules
