@@ -466,6 +466,32 @@ func testStartWithALedger(t *testing.T, b backend) {
 		})
 	}
 
+	run("a prepared day that the ledger knows", func(t *testing.T, s *series, l *spyLedger,
+		from func(int64) *serial.Generator) {
+		var unused []string
+		note := serial.WithHooks(serial.Hooks{Unused: func(_ context.Context, e serial.Explanation) {
+			if !e.Possible && e.Reason != serial.BlockSkipped {
+				unused = append(unused, fmt.Sprintf("%s %d-%d %s", e.Type, e.First, e.Last, e.Reason))
+			}
+		}})
+		late := s.generator(serial.WithStart(500), serial.WithLedger(l, 10), note)
+		tomorrow := time.Now().In(s.loc).AddDate(0, 0, 1).Format("20060102")
+		require.NoError(t, errOf(l.Ledger.Reserve(t.Context(), s.reservation(tomorrow, 0, 5)))) // and all of Redis is lost
+		require.NoError(t, late.Prepare(t.Context(), "IS", 2))
+		require.Equal(t, "6", s.rdb.Get(t.Context(), s.record+":"+tomorrow).Val())
+		require.NotContains(t, s.rdb.HGet(t.Context(), s.record, "starts").Val(), tomorrow)
+		require.NoError(t, late.Flush(t.Context()))
+		require.Equal(t, []string{"IS 6-6 " + serial.BlockBurned}, unused)
+
+		want := l.reservations()
+		require.NoError(t, late.Prepare(t.Context(), "IS", 2)) // it is prepared
+		require.NoError(t, from(1).Prepare(t.Context(), "ONE", 2))
+		require.Equal(t, want, l.reservations()[:len(want)])
+		require.Equal(t, "0", s.rdb.Get(t.Context(), strings.Replace(s.record, "IS", "ONE", 1)+":"+tomorrow).Val())
+		require.NoError(t, late.Prepare(t.Context(), "NEW", 2))
+		require.Equal(t, "499", s.rdb.Get(t.Context(), strings.Replace(s.record, "IS", "NEW", 1)+":"+tomorrow).Val())
+	})
+
 	run("a prepared day", func(t *testing.T, s *series, l *spyLedger, from func(int64) *serial.Generator) {
 		now := time.Now().In(s.loc)
 		h, m, sec := now.Clock()

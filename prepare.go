@@ -24,8 +24,9 @@ import (
 // error is [ErrExhausted].
 //
 // Prepare costs one round trip per period, and one more to compare the clocks if any period must be opened. With a
-// floor, each period that must be opened also costs the lock and a call to the floor. After an error, or if ctx ends,
-// some of the periods may be open; Prepare may be repeated. Errors: [ErrInvalidType], [ErrExhausted] as said above,
+// floor, each period that must be opened also costs the lock and a call to the floor; with a ledger and a [WithStart]
+// above 1, the lock and a sequence that the ledger sets aside and nobody gets. After an error, or if ctx ends, some of
+// the periods may be open; Prepare may be repeated. Errors: [ErrInvalidType], [ErrExhausted] as said above,
 // [ErrCounterLost], [ErrClockSkew], [ErrConflict], [ErrNotReplicated], one for an invalid periods, the floor's or the
 // ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error {
@@ -65,7 +66,7 @@ func (g *Generator) prepare(ctx context.Context, c *issue.Call, periods int) (er
 			if out = c.Wait(ctx); out.Step == issue.Again {
 				_, out.Err = g.sequence(ctx, c, 0)
 			}
-		case issue.Missing: // the floor must be asked, under the lock
+		case issue.Missing: // the floor or the ledger must be asked, under the lock
 			if out = c.Lock(ctx, g.locks, out); out.Step == issue.Locked {
 				out = c.PrepareAboveFloor(ctx, out, compared)
 			}

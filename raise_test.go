@@ -647,7 +647,8 @@ func TestTakeoverForgetsNoLabel(t *testing.T) {
 	require.ErrorIs(t, errOf(west.Next(t.Context(), "IS")), serial.ErrCounterLost)
 }
 
-// Prepare opens no label that a fast clock has used, even if its counter is gone.
+// Prepare opens no label that a fast clock has used, even if its counter is gone. Nor does it with a ledger that was
+// turned on later, which does not know these numbers.
 func TestPrepareAfterAFastClock(t *testing.T) {
 	s := newStage(t)
 	gen := s.generator()
@@ -661,7 +662,12 @@ func TestPrepareAfterAFastClock(t *testing.T) {
 	s.at(25, 12)
 	s.next(gen)
 	s.Del("serial:{IS}:20211026")
-	require.ErrorIs(t, gen.Prepare(t.Context(), "IS", 2), serial.ErrCounterLost)
+	ledger := serial.WithLedger(new(serialtest.Ledger), 10)
+	for _, gen := range []*serial.Generator{gen, s.generator(ledger), s.generator(ledger, serial.WithStart(500))} {
+		s.at(25, 13)
+		require.ErrorIs(t, gen.Prepare(t.Context(), "IS", 2), serial.ErrCounterLost)
+		require.Empty(t, s.HGet("serial:{IS}", "ahead"))
+	}
 	s.at(26, 12)
 	require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
 }

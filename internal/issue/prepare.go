@@ -13,7 +13,7 @@ import (
 // Prepare makes one attempt to open the period p ahead of time, if the period before it is open. compared reports
 // whether the clocks have been compared. The next step is
 //
-//   - Missing if the floor must be asked first: then Lock, and PrepareAboveFloor
+//   - Missing if the floor or the ledger must be asked first: then Lock, and PrepareAboveFloor
 //   - Wait if the current period must be opened first, or opened again
 //   - Enter if the current period must be entered first
 //   - Again, with the clocks compared
@@ -23,10 +23,14 @@ func (c *Call) Prepare(ctx context.Context, p *calendar.Period, compared bool) O
 		return Outcome{Err: next.Unprintable}
 	}
 	var floor store.Floor
-	if c.issuer.Floor != nil {
+	if c.issuer.Floor != nil || c.asksLedgerFirst() {
 		floor = store.FloorToAsk()
 	}
 	r, err := prepare(ctx, c, next, c.issuer.Base, floor, compared)
+	if err == nil && r.Status == store.NeedsFloor && r.WasLost && c.issuer.Floor == nil {
+		// If the ledger was turned on later, it does not know all numbers of a lost period. Without a floor, it stays lost.
+		r, err = prepare(ctx, c, next, 0, store.Floor{}, compared)
+	}
 	if err != nil {
 		return Outcome{Err: err}
 	}
@@ -51,8 +55,13 @@ func (c *Call) Prepare(ctx context.Context, p *calendar.Period, compared bool) O
 	return Outcome{Err: c.session.Refuse(&r)}
 }
 
-// PrepareAboveFloor opens the period of the call's lock above the floor, which only one caller asks at a time. The next
-// step is Again: the period may be open by then.
+// asksLedgerFirst reports whether the ledger must be asked before a period is prepared. If all of Redis was lost, only the
+// ledger knows whether the period was used, and then the start does not count. Without a start, the first call in the
+// period is early enough.
+func (c *Call) asksLedgerFirst() bool { return c.issuer.Reserve != nil && c.issuer.Base > 0 }
+
+// PrepareAboveFloor opens the period of the call's lock above the floor and what the ledger has set aside. Only one
+// caller asks them at a time. The next step is Again: the period may be open by then.
 func (c *Call) PrepareAboveFloor(ctx context.Context, locked Outcome, compared bool) Outcome {
 	next := locked.Reply.Span
 	defer c.endFlight(nil)
@@ -64,7 +73,7 @@ func (c *Call) PrepareAboveFloor(ctx context.Context, locked Outcome, compared b
 	if r.Status != store.NeedsFloor {
 		return Outcome{Step: Again}
 	}
-	used, err := c.askFloor(ctx, next, locked.Held.Since.Add(LockExpiry-floorMargin))
+	used, err := c.askUsed(ctx, next, locked.Held.Since.Add(LockExpiry-floorMargin))
 	if err != nil {
 		return Outcome{Err: err}
 	}
@@ -77,6 +86,27 @@ func (c *Call) PrepareAboveFloor(ctx context.Context, locked Outcome, compared b
 		return Outcome{Err: err}
 	}
 	return Outcome{Step: Again}
+}
+
+// askUsed asks the floor and the ledger until a time, and returns the highest sequence that may have been used. The ledger
+// shows what it knows only by setting a sequence aside, which nobody gets: it is below the start or, if something was
+// used, counts as used.
+func (c *Call) askUsed(ctx context.Context, span *exchange.Span, until time.Time) (used int64, err error) {
+	if c.issuer.Floor != nil {
+		if used, err = c.askFloor(ctx, span, until); err != nil || used > 0 {
+			return used, err
+		}
+	}
+	if !c.asksLedgerFirst() {
+		return 0, nil
+	}
+	cl := claim{call: c, until: until}
+	block, err := cl.askLedger(ctx, span, 0, 1)
+	if err != nil || block.After == 0 {
+		return 0, err
+	}
+	c.session.Burn(span, block, false)
+	return min(block.Upto, c.issuer.Limit), nil
 }
 
 // prepare asks Redis to prepare next. The reply is Late if next has begun by the server's clock.
