@@ -55,9 +55,9 @@ func (c *Call) Prepare(ctx context.Context, p *calendar.Period, compared bool) O
 	return Outcome{Err: c.session.Refuse(&r)}
 }
 
-// asksLedgerFirst reports whether the ledger must be asked before a period is prepared. If all of Redis was lost, only the
-// ledger knows whether the period was used, and then the start does not count. Without a start, the first call in the
-// period is early enough.
+// asksLedgerFirst reports whether the ledger must be asked before a period is prepared. If all of Redis was lost, only
+// the ledger knows whether the period was used, and then the start does not count. Without a start, the first call in
+// the period is early enough.
 func (c *Call) asksLedgerFirst() bool { return c.issuer.Reserve != nil && c.issuer.Base > 0 }
 
 // PrepareAboveFloor opens the period of the call's lock above the floor and what the ledger has set aside. Only one
@@ -88,9 +88,9 @@ func (c *Call) PrepareAboveFloor(ctx context.Context, locked Outcome, compared b
 	return Outcome{Step: Again}
 }
 
-// askUsed asks the floor and the ledger until a time, and returns the highest sequence that may have been used. The ledger
-// shows what it knows only by setting a sequence aside, which nobody gets: it is below the start or, if something was
-// used, counts as used.
+// askUsed asks the floor and the ledger until a time, and returns the highest sequence that may have been used. The
+// ledger shows what it knows only by setting a sequence aside, which nobody gets: it is below the start or, if something
+// was used, counts as used.
 func (c *Call) askUsed(ctx context.Context, span *exchange.Span, until time.Time) (used int64, err error) {
 	if c.issuer.Floor != nil {
 		if used, err = c.askFloor(ctx, span, until); err != nil || used > 0 {
