@@ -89,8 +89,8 @@ func (c *Call) PrepareAboveFloor(ctx context.Context, locked Outcome, compared b
 }
 
 // askUsed asks the floor and the ledger until a time, and returns the highest sequence that may have been used. The
-// ledger shows what it knows only by setting a sequence aside, which nobody gets: it is below the start or, if something
-// was used, counts as used.
+// ledger shows what it knows only by setting a sequence aside. Nobody gets that one: it is below the start or, if
+// something was used, counts as used.
 func (c *Call) askUsed(ctx context.Context, span *exchange.Span, until time.Time) (used int64, err error) {
 	if c.issuer.Floor != nil {
 		if used, err = c.askFloor(ctx, span, until); err != nil || used > 0 {
