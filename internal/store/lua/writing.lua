@@ -30,14 +30,15 @@ local function lastOpened() return string.match(ahead, '(%w+) %S+ %S+;$') or ent
 
 -- noteStart records the start of the period l that is being opened, unless the record already has it. base is the
 -- sequence before the start. before is the label of the period opened before l, nil if there is none. A run of starts
--- ends before a label that a fast clock has used: it may have another start. The record must already have its expiry.
+-- does not go on beyond the greatest label if it ended before that: a fast clock may have used labels in between, with
+-- another start. The record must already have its expiry.
 local function noteStart(l, base, before)
   if baseOf(l) == base then return end
   starts = string.gsub(starts, l .. '%-' .. l .. ' %d+;$', '') -- noted for a caller that had the claim
   if baseOf(l) ~= base then
     local start = string.format('%.0f;', base + 1)
     local earlier, from, to, same = string.match(starts, '^(.-)(%w+)%-(%w+) (%d+;)$')
-    if same == start and to == before and l > to and greatest <= to then
+    if same == start and to == before and l > to and (greatest <= to or l <= greatest) then
       starts = earlier .. from .. '-' .. l .. ' ' .. start
     else
       starts = starts .. l .. '-' .. l .. ' ' .. start
