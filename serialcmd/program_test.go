@@ -375,7 +375,8 @@ func TestHookHangs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	release := make(chan struct{})
 	s, r := newService(t, serial.WithHooks(serial.Hooks{Unused: func(context.Context, serial.Explanation) {
-		cancel() // as a signal does, so that the command waits a second and not ten
+		// As a signal does, so that the command waits a second and not ten. By then Raise must have returned.
+		time.AfterFunc(time.Second, cancel)
 		<-release
 	}})), new(register)
 	s.opts = []serialcmd.Option{serialcmd.WithRegister(r), during(ctx)}
