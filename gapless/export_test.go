@@ -36,8 +36,7 @@ func (g *Generator) AsOn(comment string) {
 // Now returns the time by the database's clock as g knows it.
 func (g *Generator) Now() time.Time { return g.now() }
 
-// Suspend makes this host's wall clock go on by d during each call, but not its monotonic clock, until resume is
-// called.
+// Suspend advances this host's wall clock by d during each call, but not its monotonic clock, until resume is called.
 func Suspend(d time.Duration) (resume func()) {
 	since = func(t time.Time) time.Duration {
 		if t == t.Round(0) { // it has no reading of the monotonic clock

@@ -36,7 +36,7 @@ func (g *Generator) queryWaiting(ctx context.Context, tx Tx, statement string, a
 	var now reading
 	start := time.Now()
 	err = g.scan(ctx, tx, statement, a, append(dest, &now)...)
-	// While this host is suspended, only its wall clock goes on. A second more, since clocks are set and differ in speed.
+	// The monotonic clock stops while this host is suspended. The extra second allows for clocks that drift or are set.
 	waited = max(since(start), since(start.Round(0))) + time.Second
 	if err == nil {
 		g.remember(now.Time, waited)

@@ -30,7 +30,7 @@ local function lastOpened() return string.match(ahead, '(%w+) %S+ %S+;$') or ent
 
 -- noteStart records the start of the period l that is being opened, unless the record already has it. base is the
 -- sequence before the start. before is the label of the period opened before l, nil if there is none. A run of starts
--- does not go on beyond the greatest label if it ended before that: a fast clock may have used labels in between, with
+-- that ended before the greatest label is not extended beyond it: a fast clock may have used labels in between, with
 -- another start. The record must already have its expiry.
 local function noteStart(l, base, before)
   if baseOf(l) == base then return end
