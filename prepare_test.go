@@ -285,6 +285,24 @@ func TestPreparedAndGone(t *testing.T) {
 	})
 }
 
+// A takeover drops what was prepared, and nobody needs a number for a week. The prepared counters still exist, so the
+// record must too: without it, they would count as used.
+func TestPreparedAndTakenOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		start := serial.WithStart(9)
+		gen := newGenerator(t, m.Client(), start, serial.WithLocation(time.UTC))
+		require.NoError(t, gen.Prepare(t.Context(), "IS", 12))
+		east := newGenerator(t, m.Client(), start, serial.WithLocation(time.FixedZone("east", 3600)))
+		require.NoError(t, east.Takeover(t.Context(), "IS", 0))
+		time.Sleep(24 * time.Hour)
+		requireResult(t, "IS200001020009")(east.Next(t.Context(), "IS"))
+		time.Sleep(8 * 24 * time.Hour)
+		requireResult(t, "8")(m.Get("serial:{IS}:20000110"))
+		requireSeq(t, 0)(east.Peek(t.Context(), "IS"))
+		requireResult(t, "IS200001100009")(east.Next(t.Context(), "IS"))
+	})
+}
+
 // Redis's clock goes back to before the prepared days, and forward again.
 func TestPreparedAndSetBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {

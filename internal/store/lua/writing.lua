@@ -15,12 +15,13 @@ local function lifetime(key, at)
 end
 
 -- keep sets fields of the record. The record lives until seven days after the last period opened, so it survives
--- weekends and holidays. A later expiry stays, unless the caller's label is later than every used one. EXPIREAT comes
--- first, since it may be refused; it has no effect on a key that does not exist.
+-- weekends and holidays. A later expiry stays: a takeover drops periods opened ahead of time from the record, but their
+-- counters remain, and without a record they would count as used. EXPIREAT comes first, since it may be refused; it has
+-- no effect on a key that does not exist.
 local function keep(...)
   local opened = ahead ~= '' and tonumber(string.match(ahead, '(%-?%d+);$')) or 0
   local ends = math.max(past, opened) + 7 * 24 * 60 * 60
-  if label > greatest then redis.call('EXPIREAT', record, plain(ends)) else lifetime(record, ends) end
+  lifetime(record, ends)
   redis.call('HSET', record, ...)
   if not entered then redis.call('EXPIREAT', record, plain(ends)) end
 end
