@@ -1,6 +1,7 @@
 package serial_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -479,7 +480,7 @@ func testStartWithALedger(t *testing.T, b backend) {
 		require.NoError(t, errOf(l.Ledger.Reserve(t.Context(), s.reservation(tomorrow, 0, 5)))) // and all of Redis is lost
 		require.NoError(t, late.Prepare(t.Context(), "IS", 2))
 		require.Equal(t, "6", s.rdb.Get(t.Context(), s.record+":"+tomorrow).Val())
-		require.NotContains(t, s.rdb.HGet(t.Context(), s.record, "starts").Val(), tomorrow)
+		require.Regexp(t, tomorrow+" 1;$", s.rdb.HGet(t.Context(), s.record, "starts").Val())
 		require.NoError(t, late.Flush(t.Context()))
 		require.Equal(t, []string{"IS 6-6 " + serial.BlockBurned}, unused)
 
@@ -490,12 +491,22 @@ func testStartWithALedger(t *testing.T, b backend) {
 		require.Equal(t, "0", s.rdb.Get(t.Context(), strings.Replace(s.record, "IS", "ONE", 1)+":"+tomorrow).Val())
 		require.NoError(t, late.Prepare(t.Context(), "NEW", 2))
 		require.Equal(t, "499", s.rdb.Get(t.Context(), strings.Replace(s.record, "IS", "NEW", 1)+":"+tomorrow).Val())
+
+		require.NoError(t, errOf(late.Next(t.Context(), "DIES"))) // today
+		l.before(func(r serial.Reservation) error {               // the answer is lost, or the process dies once it has it
+			return cmp.Or(errOf(l.Ledger.Reserve(t.Context(), r)), errBoom)
+		})
+		require.ErrorIs(t, late.Prepare(t.Context(), "DIES", 2), errBoom)
+		l.before(nil)
+		require.NoError(t, late.Prepare(t.Context(), "DIES", 2))
+		require.Equal(t, "499", s.rdb.Get(t.Context(), strings.Replace(s.record, "IS", "DIES", 1)+":"+tomorrow).Val(),
+			"the sequence that the first one had set aside was not used")
 	})
 
 	run("a prepared day", func(t *testing.T, s *series, l *spyLedger, from func(int64) *serial.Generator) {
 		now := time.Now().In(s.loc)
 		h, m, sec := now.Clock()
-		begins := time.Duration(h)*time.Hour + time.Duration(m)*time.Minute + time.Duration(sec+2)*time.Second
+		begins := time.Duration(h)*time.Hour + time.Duration(m)*time.Minute + time.Duration(sec+3)*time.Second
 		on := func(start int64) *serial.Generator {
 			return s.generator(serial.WithStart(start), serial.WithLedger(l, 10), serial.WithDayStart(begins))
 		}
@@ -503,6 +514,10 @@ func testStartWithALedger(t *testing.T, b backend) {
 		require.NoError(t, first.Prepare(t.Context(), "IS", 2))
 		require.NoError(t, late.Prepare(t.Context(), "LA", 2))
 		require.NoError(t, late.Prepare(t.Context(), "UN", 2))
+		require.NoError(t, errOf(late.Next(t.Context(), "DIES"))) // today
+		l.before(func(r serial.Reservation) error { return cmp.Or(errOf(l.Ledger.Reserve(t.Context(), r)), errBoom) })
+		require.ErrorIs(t, late.Prepare(t.Context(), "DIES", 2), errBoom)
+		l.before(nil)
 		yesterday, _, _ := first.Scheme().Period(serial.At(now))
 		require.NotEqual(t, s.day, yesterday)
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
@@ -513,6 +528,7 @@ func testStartWithALedger(t *testing.T, b backend) {
 		s.next(later, 1)
 		requireSeq(t, 500)(later.NextNumber(t.Context(), "LA"))
 		require.NoError(t, errOf(first.NextN(t.Context(), "LA", 20)))
+		requireSeq(t, 500)(late.NextNumber(t.Context(), "DIES"))
 		for _, gen := range []*serial.Generator{first, late, later} {
 			requireSeq(t, 0)(gen.Peek(t.Context(), "UN"))
 		}

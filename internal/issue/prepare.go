@@ -22,11 +22,11 @@ func (c *Call) Prepare(ctx context.Context, p *calendar.Period, compared bool) O
 	if next.Unprintable != nil {
 		return Outcome{Err: next.Unprintable}
 	}
-	var floor store.Floor
+	base, floor := c.issuer.Base, store.Floor{}
 	if c.issuer.Floor != nil || c.asksLedgerFirst() {
-		floor = store.FloorToAsk()
+		base, floor = 0, store.FloorToAsk()
 	}
-	r, err := prepare(ctx, c, next, c.issuer.Base, floor, compared)
+	r, err := prepare(ctx, c, next, base, floor, compared)
 	if err == nil && r.Status == store.NeedsFloor && r.WasLost && c.issuer.Floor == nil {
 		// If the ledger was turned on later, it does not know all numbers of a lost period. Without a floor, it stays lost.
 		r, err = prepare(ctx, c, next, 0, store.Floor{}, compared)
@@ -73,7 +73,7 @@ func (c *Call) PrepareAboveFloor(ctx context.Context, locked Outcome, compared b
 	if r.Status != store.NeedsFloor {
 		return Outcome{Step: Again}
 	}
-	used, err := c.askUsed(ctx, next, locked.Held.Since.Add(LockExpiry-floorMargin))
+	used, err := c.askUsed(ctx, next, locked.Held.Since.Add(LockExpiry-floorMargin), r.Granted.Tried)
 	if err != nil {
 		return Outcome{Err: err}
 	}
@@ -90,14 +90,15 @@ func (c *Call) PrepareAboveFloor(ctx context.Context, locked Outcome, compared b
 
 // askUsed asks the floor and the ledger until a time, and returns the highest sequence that may have been used. The
 // ledger shows what it knows only by setting a sequence aside. Nobody gets that one: it is below the start or, if
-// something was used, counts as used.
-func (c *Call) askUsed(ctx context.Context, span *exchange.Span, until time.Time) (used int64, err error) {
+// something was used, counts as used. If the ledger was tried before, all that it knows may be such a sequence, and it
+// is not asked.
+func (c *Call) askUsed(ctx context.Context, span *exchange.Span, until time.Time, tried bool) (used int64, err error) {
 	if c.issuer.Floor != nil {
 		if used, err = c.askFloor(ctx, span, until); err != nil || used > 0 {
 			return used, err
 		}
 	}
-	if !c.asksLedgerFirst() {
+	if !c.asksLedgerFirst() || tried {
 		return 0, nil
 	}
 	cl := claim{call: c, until: until}

@@ -32,7 +32,7 @@ const (
 	Repeated   Status = "once"      // Answer: the request was answered before
 	Unchecked  Status = "check"     // for a Prepare: the clocks must be compared first
 	Gap        Status = "gap"       // for a Prepare: earlier periods must be opened first
-	NeedsFloor Status = "floor"     // for a Prepare, WasLost: the floor must be asked
+	NeedsFloor Status = "floor"     // for a Prepare, WasLost, Granted.Tried: the floor or the ledger must be asked
 
 	// These are read as Issued:
 	part   = "part"   // fewer numbers than requested: the last in the period or in the block
@@ -205,7 +205,7 @@ func (r *Reply) readStatus(value any) bool {
 	case Calendar, Conflict, Future:
 		r.Entered = text
 	case Missing, Ceiling, NeedsFloor:
-		r.WasLost = text == "lost"
+		r.WasLost, r.Granted.Tried = text == "lost", text == "tried"
 	case Reserved:
 		r.Granted = Granted{text, n[2], n[3]&3 > 0, n[3]&3 > 1, n[3]&4 > 0, n[3]&8 > 0}
 	case Late:

@@ -8,7 +8,7 @@
 --       7  period   "LABEL FIRST PAST", as in the record
 --       8  first    its first instant, Unix seconds
 --       9  expires  when its counter expires, Unix seconds, no earlier than the end of that period
---      10  base     the sequence before its first, at most the limit, as for open
+--      10  base     the sequence before its first, at most the limit, as for open; 0 before the lock is held
 --      11  floor    the highest sequence that may have been used in it, at most 10^15-1; "" without a floor; "?" if
 --                   the caller has a floor and has not asked it
 --      12  checked  "1" if the caller has compared the server's clock with its own, else "0"
@@ -19,14 +19,15 @@
 --   "gap"              the last period opened ends before this one begins: the periods between must be opened first,
 --                      or again
 --   "conflict" OPENED  the last period opened ends after this one begins
---   "floor" LOST       the floor must be asked; LOST is "lost" if the counter once existed, else ""
+--   "floor" SAYS       the floor must be asked. SAYS is "lost" if the counter once existed; "tried" if a caller with a
+--                      ledger and a start was about to ask: it may have set aside a sequence that was not used; else ""
 --   "lost" HELD        the counter once existed; HELD is its content now, "" if it is gone
 local time, id, purpose = redis.call('TIME')
 local counter, record, highWater = KEYS[1], KEYS[2], ARGV[6] + 0
 --include rules
 --include writing
 if state ~= 'same' then return answer('missing') end
-local upcoming, expires, floor = KEYS[3], ARGV[9], ARGV[11]
+local upcoming, expires, base, floor = KEYS[3], ARGV[9], ARGV[10] + 0, ARGV[11]
 local open = string.find(ahead, ';' .. ARGV[7] .. ';', 1, true)
 if not open then
   local opened = string.match(ahead, '([^;]+);$') or entered
@@ -40,14 +41,18 @@ local there, holds = read(upcoming)
 local used, name, before = there, string.match(ARGV[7], '^%S+'), lastOpened()
 local once = open or holds or known(name) -- known: by a clock that was ahead
 if not there then
-  if floor == '?' then return answer('floor', once and 'lost' or nil) end
+  if floor == '?' then
+    local tried = baseOf(name) > 0
+    if ledger and base > 0 and not once then noteStart(name, base, before) end
+    return answer('floor', once and 'lost' or tried and 'tried' or nil)
+  end
   if floor == '' and once then return answer('lost', holds or '') end
-  used = once and baseOf(name) or ARGV[10] + 0
+  used = once and baseOf(name) or base
 end
 used = math.max(used, tonumber(floor) or 0) -- nothing has been issued yet, so it may be lifted
 if not open then ahead = (ahead == '' and ';' or ahead) .. ARGV[7] .. ';' end
 permitCounter(upcoming, holds, expires)
 keep('ahead', ahead)
-if not once then noteStart(name, ARGV[10] + 0, before) end
+if not once then noteStart(name, base, before) end
 write(upcoming, holds, there, used, expires)
 return used
