@@ -58,6 +58,12 @@ func (r *run) finish(t *testing.T) {
 		}
 	}
 	r.audit(t, gen, append(r.issued, later...))
+	if r.prepares {
+		sleepToMidnight()
+		n, err := gen.NextNumber(t.Context(), "IS")
+		require.NoError(t, err)
+		require.EqualValues(t, laterStart, n.Seq, "the next day's first")
+	}
 }
 
 // nextNumbers returns the numbers that whoever comes then gets.

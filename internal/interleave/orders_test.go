@@ -85,6 +85,19 @@ func TestInterleavingsWhereALedgerIsTurnedOn(t *testing.T) {
 	})
 }
 
+// Two processes prepare the next day, and one of them dies, stops or is left by its caller at any point: that day begins
+// at its start. With a ledger, Prepare asks it first. TestInterleavings does not cover this: there the next day is
+// prepared before, or never.
+func TestInterleavingsOfPrepare(t *testing.T) {
+	runEach(t, []namedSetting{
+		{"without a ledger", 100, setting{processes: 2, each: 1, prepares: true, lateStart: true, prepare: oneIssued}},
+		{"with a ledger", 100,
+			setting{processes: 2, each: 1, prepares: true, lateStart: true, ledger: true, prepare: oneIssued}},
+		{"with a ledger, where a caller leaves", 50, setting{
+			processes: 2, each: 1, prepares: true, lateStart: true, ledger: true, prepare: oneIssued, leaving: true}},
+	})
+}
+
 // Two processes are asked for the same request, and then for one of their own, and one of them dies or stops at any
 // point. TestInterleavings does not cover this: it calls Next only.
 func TestInterleavingsOfOneRequest(t *testing.T) {

@@ -44,6 +44,8 @@ type setting struct {
 	fastClock   bool // the server's clock may jump ahead and come back; the last process is an operator
 	printsDay   bool // numbers count through the year and print the day
 	twoStarts   bool // the last process has laterStart, the others have 1
+	lateStart   bool // all processes have laterStart
+	prepares    bool // each process first prepares the next day
 	shared      bool // each process asks for another type, and the types share a counter
 
 	prepare func(t *testing.T, m *memory.Redis, opts []serial.Option) (issued []string) // runs before all others
@@ -70,6 +72,9 @@ func (s setting) options(l serial.Ledger) []serial.Option {
 	}
 	if s.printsDay {
 		all = append(all, serial.WithPeriod(serial.PerYear))
+	}
+	if s.lateStart {
+		all = append(all, serial.WithStart(laterStart))
 	}
 	return all
 }
@@ -216,7 +221,14 @@ func (r *run) ask(i, nth int) {
 	if r.shared {
 		typ = fmt.Sprint("T", i)
 	}
-	n, err := next(ctx, typ)
+	var n serial.Number
+	var err error
+	if r.prepares && nth == 0 {
+		err = p.gen.Prepare(ctx, typ, 2)
+	}
+	if err == nil {
+		n, err = next(ctx, typ)
+	}
 	number := n.String()
 	if r.shared && err == nil {
 		number = "IS" + strings.TrimPrefix(number, typ) // two types must not have the same sequence
