@@ -128,6 +128,9 @@ func (r *run) audit(t *testing.T, gen *serial.Generator, issued []string) {
 	if r.lost {
 		unknown += block // nobody knows how far the counter had come
 	}
+	if raiser := r.processes[len(r.processes)-1]; r.setting.raises && (r.lost || raiser.dead) {
+		unknown += laterStart // nobody knows whether the counter had come that far, or the dead took the reason along
+	}
 	for _, e := range r.explained {
 		var attempts int64
 		switch _, err := fmt.Sscanf(e.Reason, serial.AnswerLost+": %d", &attempts); {

@@ -98,6 +98,21 @@ func TestInterleavingsOfPrepare(t *testing.T) {
 	})
 }
 
+// One of two processes raises the counter, and one of them dies, stops or is left by its caller at any point. What is
+// issued after the Raise is greater.
+func TestInterleavingsOfRaise(t *testing.T) {
+	runEach(t, []namedSetting{
+		{"from a missing counter", 100, setting{processes: 2, each: 1, raises: true}},
+		{"with a ledger, from nothing", 100, setting{processes: 2, each: 1, raises: true, ledger: true}},
+		{"with a ledger, at the end of a block", 50,
+			setting{processes: 2, each: 1, raises: true, ledger: true, prepare: fullBlock}},
+		{"with a ledger, from nothing, where a caller leaves", 50,
+			setting{processes: 2, each: 1, raises: true, ledger: true, leaving: true}},
+		{"with a ledger and a loss", 50,
+			setting{processes: 2, each: 2, raises: true, ledger: true, undisturbed: true, losing: true}},
+	})
+}
+
 // Two processes are asked for the same request, and then for one of their own, and one of them dies or stops at any
 // point. TestInterleavings does not cover this: it calls Next only.
 func TestInterleavingsOfOneRequest(t *testing.T) {

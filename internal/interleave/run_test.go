@@ -46,6 +46,7 @@ type setting struct {
 	twoStarts   bool // the last process has laterStart, the others have 1
 	lateStart   bool // all processes have laterStart
 	prepares    bool // each process first prepares the next day
+	raises      bool // the last process first raises the counter
 	shared      bool // each process asks for another type, and the types share a counter
 
 	prepare func(t *testing.T, m *memory.Redis, opts []serial.Option) (issued []string) // runs before all others
@@ -223,11 +224,18 @@ func (r *run) ask(i, nth int) {
 	}
 	var n serial.Number
 	var err error
-	if r.prepares && nth == 0 {
+	switch {
+	case nth > 0:
+	case r.prepares:
 		err = p.gen.Prepare(ctx, typ, 2)
+	case r.setting.raises && i == r.setting.processes-1:
+		err = p.gen.Raise(ctx, typ, laterStart)
 	}
 	if err == nil {
 		n, err = next(ctx, typ)
+		if r.setting.raises && i == r.setting.processes-1 && err == nil && n.Seq <= laterStart {
+			err = fmt.Errorf("%s after Raise to %d", n, laterStart)
+		}
 	}
 	number := n.String()
 	if r.shared && err == nil {
