@@ -68,7 +68,11 @@ func (r *run) finish(t *testing.T) {
 
 // nextNumbers returns the numbers that whoever comes then gets.
 func (r *run) nextNumbers(t *testing.T, gen *serial.Generator) []string {
-	ctx, began, n := context.Background(), time.Now(), 1
+	ctx, n := context.Background(), 1
+	if r.takesOver {
+		require.NoError(t, gen.Takeover(ctx, "IS", 0))
+	}
+	began := time.Now()
 	if r.leaving {
 		n = 3 // more than a block, so that a claim or a lock that was left behind shows
 	}
@@ -128,8 +132,12 @@ func (r *run) audit(t *testing.T, gen *serial.Generator, issued []string) {
 	if r.lost {
 		unknown += block // nobody knows how far the counter had come
 	}
-	if raiser := r.processes[len(r.processes)-1]; r.setting.raises && (r.lost || raiser.dead) {
+	operator := r.processes[len(r.processes)-1]
+	switch {
+	case r.setting.raises && (r.lost || operator.dead):
 		unknown += laterStart // nobody knows whether the counter had come that far, or the dead took the reason along
+	case r.takesOver && operator.dead:
+		unknown += block // a block that was set aside for the other one, skipped by the dead
 	}
 	for _, e := range r.explained {
 		var attempts int64
@@ -142,8 +150,11 @@ func (r *run) audit(t *testing.T, gen *serial.Generator, issued []string) {
 	}
 	unexplained := int64(0)
 	for day, last := range days {
-		report, err := schemes[day].Audit("IS", serial.At(day), last, each(issued),
-			serial.WithExplanations(each(r.explained)))
+		opts := []serial.AuditOption{serial.WithExplanations(each(r.explained))}
+		if r.takesOver {
+			opts = append(opts, serial.WithEarlier(operator.gen.Scheme()))
+		}
+		report, err := schemes[day].Audit("IS", serial.At(day), last, each(issued), opts...)
 		require.NoError(t, err)
 		require.Zero(t, report.DuplicateCount+report.BeyondCount+report.ForeignCount+report.ContradictedCount, "%+v", report)
 		unexplained += report.UnexplainedCount

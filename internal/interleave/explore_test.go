@@ -207,7 +207,7 @@ func (r *run) state() string {
 		}
 		return b.String() + keys
 	}
-	if r.mixed || r.fastClock || r.twoStarts || r.setting.raises {
+	if r.mixed || r.fastClock || r.twoStarts || r.setting.raises || r.takesOver {
 		return text(0, 1)
 	}
 	return min(text(0, 1), text(1, 0))

@@ -113,6 +113,19 @@ func TestInterleavingsOfRaise(t *testing.T) {
 	})
 }
 
+// One of two processes takes over from the time zone of the other, and one of them dies, stops or is left by its caller
+// at any point.
+func TestInterleavingsOfTakeover(t *testing.T) {
+	runEach(t, []namedSetting{
+		{"from a missing counter", 50, setting{processes: 2, each: 2, takesOver: true}},
+		{"with a ledger, from nothing", 50, setting{processes: 2, each: 2, takesOver: true, ledger: true}},
+		{"with a ledger, at the end of a block", 50,
+			setting{processes: 2, each: 2, takesOver: true, ledger: true, prepare: fullBlock}},
+		{"with a ledger, at the end of a block, where a caller leaves", 50,
+			setting{processes: 2, each: 1, takesOver: true, ledger: true, leaving: true, prepare: fullBlock}},
+	})
+}
+
 // Two processes are asked for the same request, and then for one of their own, and one of them dies or stops at any
 // point. TestInterleavings does not cover this: it calls Next only.
 func TestInterleavingsOfOneRequest(t *testing.T) {

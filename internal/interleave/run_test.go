@@ -47,6 +47,7 @@ type setting struct {
 	lateStart   bool // all processes have laterStart
 	prepares    bool // each process first prepares the next day
 	raises      bool // the last process first raises the counter
+	takesOver   bool // the last process has another time zone, and first takes the series over
 	shared      bool // each process asks for another type, and the types share a counter
 
 	prepare func(t *testing.T, m *memory.Redis, opts []serial.Option) (issued []string) // runs before all others
@@ -56,6 +57,9 @@ const (
 	block      = 2  // size of the ledger's blocks
 	laterStart = 50 // beyond whatever is issued from 1 on
 )
+
+// west is a zone in which it is the same day, with other bounds.
+var west = time.FixedZone("west", -3600)
 
 // patience is how long the others may wait for the lock or claim of a caller that left. Its lease is 8 s.
 const patience = 3 * time.Second
@@ -172,6 +176,9 @@ func (s setting) start(t *testing.T) *run {
 		if s.twoStarts && i == s.processes-1 {
 			opts = append(opts, serial.WithStart(laterStart))
 		}
+		if s.takesOver && i == s.processes-1 {
+			opts = append(opts, serial.WithLocation(west))
+		}
 		p.gen = newGenerator(t, m.Client(r.hook(i)), opts...)
 		go func() {
 			for nth := range s.each {
@@ -230,6 +237,8 @@ func (r *run) ask(i, nth int) {
 		err = p.gen.Prepare(ctx, typ, 2)
 	case r.setting.raises && i == r.setting.processes-1:
 		err = p.gen.Raise(ctx, typ, laterStart)
+	case r.takesOver && i == r.setting.processes-1:
+		err = p.gen.Takeover(ctx, typ, 0)
 	}
 	if err == nil {
 		n, err = next(ctx, typ)
@@ -276,7 +285,7 @@ func (r *run) mayGet(i int, err error) bool {
 	case errors.Is(err, serial.ErrCounterLost):
 		return r.lost && (!ledger || r.mixed && r.lostPlain)
 	case errors.Is(err, serial.ErrConflict):
-		return r.mixed && !ledger && r.dayHasLedger()
+		return r.mixed && !ledger && r.dayHasLedger() || r.takesOver
 	}
 	return false
 }
