@@ -478,8 +478,11 @@ func testStartWithALedger(t *testing.T, b backend) {
 		late := s.generator(serial.WithStart(500), serial.WithLedger(l, 10), note)
 		tomorrow := time.Now().In(s.loc).AddDate(0, 0, 1).Format("20060102")
 		require.NoError(t, errOf(l.Ledger.Reserve(t.Context(), s.reservation(tomorrow, 0, 5)))) // and all of Redis is lost
+		prepared := func(typ string) string {
+			return s.rdb.Get(t.Context(), strings.Replace(s.record, "IS", typ, 1)+":"+tomorrow).Val()
+		}
 		require.NoError(t, late.Prepare(t.Context(), "IS", 2))
-		require.Equal(t, "6", s.rdb.Get(t.Context(), s.record+":"+tomorrow).Val())
+		require.Equal(t, "6", prepared("IS"))
 		require.Regexp(t, tomorrow+" 1;$", s.rdb.HGet(t.Context(), s.record, "starts").Val())
 		require.NoError(t, late.Flush(t.Context()))
 		require.Equal(t, []string{"IS 6-6 " + serial.BlockBurned}, unused)
@@ -488,19 +491,32 @@ func testStartWithALedger(t *testing.T, b backend) {
 		require.NoError(t, late.Prepare(t.Context(), "IS", 2)) // it is prepared
 		require.NoError(t, from(1).Prepare(t.Context(), "ONE", 2))
 		require.Equal(t, want, l.reservations()[:len(want)])
-		require.Equal(t, "0", s.rdb.Get(t.Context(), strings.Replace(s.record, "IS", "ONE", 1)+":"+tomorrow).Val())
+		require.Equal(t, "0", prepared("ONE"))
+		require.NoError(t, from(2).Prepare(t.Context(), "TWO", 2))
+		require.Equal(t, "1", prepared("TWO"))
 		require.NoError(t, late.Prepare(t.Context(), "NEW", 2))
-		require.Equal(t, "499", s.rdb.Get(t.Context(), strings.Replace(s.record, "IS", "NEW", 1)+":"+tomorrow).Val())
+		require.Equal(t, "499", prepared("NEW"))
 
+		// The answer is lost, or the process dies once it has it.
+		dies := func(r serial.Reservation) error { return cmp.Or(errOf(l.Ledger.Reserve(t.Context(), r)), errBoom) }
 		require.NoError(t, errOf(late.Next(t.Context(), "DIES"))) // today
-		l.before(func(r serial.Reservation) error {               // the answer is lost, or the process dies once it has it
-			return cmp.Or(errOf(l.Ledger.Reserve(t.Context(), r)), errBoom)
-		})
+		l.before(dies)
 		require.ErrorIs(t, late.Prepare(t.Context(), "DIES", 2), errBoom)
 		l.before(nil)
 		require.NoError(t, late.Prepare(t.Context(), "DIES", 2))
-		require.Equal(t, "499", s.rdb.Get(t.Context(), strings.Replace(s.record, "IS", "DIES", 1)+":"+tomorrow).Val(),
-			"the sequence that the first one had set aside was not used")
+		require.Equal(t, "499", prepared("DIES"), "the sequence that the first one had set aside was not used")
+
+		used := s.reservation(tomorrow, 0, 700)
+		used.Series = strings.Replace(used.Series, "IS", "USED", 1)
+		require.NoError(t, errOf(late.Next(t.Context(), "USED"))) // today
+		l.before(dies)
+		require.ErrorIs(t, late.Prepare(t.Context(), "USED", 2), errBoom)
+		l.before(nil)
+		require.NoError(t, errOf(l.Ledger.Reserve(t.Context(), used)))
+		require.NoError(t, late.Prepare(t.Context(), "USED", 2))
+		require.Equal(t, "702", prepared("USED"), "above the start, the ledger knows")
+		require.NoError(t, late.Flush(t.Context()))
+		require.Contains(t, unused, "USED 702-702 "+serial.BlockBurned)
 	})
 
 	run("a prepared day", func(t *testing.T, s *series, l *spyLedger, from func(int64) *serial.Generator) {
@@ -520,6 +536,9 @@ func testStartWithALedger(t *testing.T, b backend) {
 		l.before(nil)
 		yesterday, _, _ := first.Scheme().Period(serial.At(now))
 		require.NotEqual(t, s.day, yesterday)
+		require.NoError(t, late.Prepare(t.Context(), "LOST", 2))
+		lost := strings.Replace(s.record, "IS", "LOST", 1)
+		require.EqualValues(t, 3, s.rdb.Del(t.Context(), lost, lost+":"+yesterday, lost+":"+s.day).Val())
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
 			n, err := later.Peek(context.Background(), "IS")
 			require.NoError(t, err)
@@ -529,6 +548,8 @@ func testStartWithALedger(t *testing.T, b backend) {
 		requireSeq(t, 500)(later.NextNumber(t.Context(), "LA"))
 		require.NoError(t, errOf(first.NextN(t.Context(), "LA", 20)))
 		requireSeq(t, 500)(late.NextNumber(t.Context(), "DIES"))
+		requireSeq(t, 500)(s.generator(serial.WithStart(500), serial.WithLedger(l, 10), serial.WithDayStart(begins)).
+			NextNumber(t.Context(), "LOST"))
 		for _, gen := range []*serial.Generator{first, late, later} {
 			requireSeq(t, 0)(gen.Peek(t.Context(), "UN"))
 		}

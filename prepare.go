@@ -25,10 +25,10 @@ import (
 //
 // Prepare costs one round trip per period, and one more to compare the clocks if any period must be opened. With a
 // floor, each period that must be opened also costs the lock and a call to the floor; with a ledger and a [WithStart]
-// above 1, the lock and a sequence that the ledger sets aside and nobody gets. After an error, or if ctx ends, some of
-// the periods may be open; Prepare may be repeated. Errors: [ErrInvalidType], [ErrExhausted] as said above,
-// [ErrCounterLost], [ErrClockSkew], [ErrConflict], [ErrNotReplicated], one for an invalid periods, the floor's or the
-// ledger's own, ctx's, or a failure of Redis.
+// above 1, the lock and one or two sequences that the ledger sets aside and nobody gets. After an error, or if ctx
+// ends, some of the periods may be open; Prepare may be repeated. Errors: [ErrInvalidType], [ErrExhausted] as said
+// above, [ErrCounterLost], [ErrClockSkew], [ErrConflict], [ErrNotReplicated], one for an invalid periods, the floor's
+// or the ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error {
 	most := 100
 	if g.calendar.Unit == calendar.Never {

@@ -62,7 +62,11 @@ func (r *run) finish(t *testing.T) {
 		sleepToMidnight()
 		n, err := gen.NextNumber(t.Context(), "IS")
 		require.NoError(t, err)
-		require.EqualValues(t, laterStart, n.Seq, "the next day's first")
+		wanted := []int64{laterStart}
+		if r.setting.ledger && r.disturbed { // two of them may have set one aside
+			wanted = append(wanted, laterStart+1)
+		}
+		require.Contains(t, wanted, n.Seq, "the next day's first")
 	}
 }
 

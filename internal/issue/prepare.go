@@ -88,26 +88,38 @@ func (c *Call) PrepareAboveFloor(ctx context.Context, locked Outcome, compared b
 	return Outcome{Step: Again}
 }
 
-// askUsed asks the floor and the ledger until a time, and returns the highest sequence that may have been used. The
-// ledger shows what it knows only by setting a sequence aside. Nobody gets that one: it is below the start or, if
-// something was used, counts as used. If the ledger was tried before, all that it knows may be such a sequence, and it
-// is not asked.
+// askUsed asks the floor and the ledger until a time, and returns the highest sequence that may have been used, 0 if the
+// start counts.
+//
+// The ledger shows what it knows only by setting a sequence aside. Nobody gets that one: it is below the start or, if
+// something was used, counts as used. If the ledger was tried before, a sequence below the start says nothing. Then the
+// last one below the start is set aside, so that the ledger knows the start if all of Redis is lost.
 func (c *Call) askUsed(ctx context.Context, span *exchange.Span, until time.Time, tried bool) (used int64, err error) {
 	if c.issuer.Floor != nil {
 		if used, err = c.askFloor(ctx, span, until); err != nil || used > 0 {
 			return used, err
 		}
 	}
-	if !c.asksLedgerFirst() || tried {
+	if !c.asksLedgerFirst() {
 		return 0, nil
 	}
-	cl := claim{call: c, until: until}
-	block, err := cl.askLedger(ctx, span, 0, 1)
-	if err != nil || block.After == 0 {
+	cl, base := claim{call: c, until: until}, c.issuer.Base
+	if !tried {
+		first, err := cl.askLedger(ctx, span, 0, 1)
+		if err != nil || first.After == 0 && base == 1 {
+			return 0, err
+		}
+		if first.After > 0 {
+			c.session.Burn(span, first, false)
+			return min(first.Upto, c.issuer.Limit), nil
+		}
+	}
+	last, err := cl.askLedger(ctx, span, base-1, 1)
+	if err != nil || last.After < base {
 		return 0, err
 	}
-	c.session.Burn(span, block, false)
-	return min(block.Upto, c.issuer.Limit), nil
+	c.session.Burn(span, last, false)
+	return min(last.Upto, c.issuer.Limit), nil
 }
 
 // prepare asks Redis to prepare next. The reply is Late if next has begun by the server's clock.
