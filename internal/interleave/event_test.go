@@ -23,6 +23,7 @@ const (
 	stops     = "stops"         // until all others are done
 	midnight  = "midnight"
 	loses     = "the counter is lost"
+	losesAll  = "everything is lost"
 
 	// The context of the process's call ends, and the process lives on:
 	leaves         = "leaves before it is sent"
@@ -63,6 +64,9 @@ func (r *run) next() (all []event) {
 	}
 	if r.losing && !r.lost && r.redis.Exists(r.counter()) {
 		all = append(all, event{what: loses})
+	}
+	if r.losingAll && !r.lost && r.redis.Exists(r.record()) {
+		all = append(all, event{what: losesAll})
 	}
 	if r.fastClock {
 		all = append(all, r.clockEvents()...)
@@ -136,6 +140,9 @@ func (r *run) apply(e event) {
 	case e.what == loses:
 		r.lost, r.lostPlain = true, !r.dayHasLedger()
 		r.redis.Del(r.counter())
+	case e.what == losesAll:
+		r.lost = true
+		r.redis.FlushAll()
 	case e.what == stops:
 		r.stopped, r.resumed = e.process, e.process
 	case e.what == arrives:

@@ -192,7 +192,7 @@ func (r *run) state() string {
 		}
 		for _, i := range order {
 			p := r.processes[i]
-			if r.losing || r.fastClock { // what a generator remembers makes a difference then
+			if r.losing || r.losingAll || r.fastClock { // what a generator remembers makes a difference then
 				fmt.Fprintln(&b, p.results)
 			}
 			names := ""

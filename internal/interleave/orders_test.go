@@ -60,7 +60,7 @@ func TestInterleavingsWhereACallerLeaves(t *testing.T) {
 }
 
 // The counter is lost at any point: with a ledger everybody gets a number, without one a later number or
-// ErrCounterLost. TestInterleavings does not cover this: there Redis keeps what it acknowledged.
+// ErrCounterLost. Or everything is lost, with a ledger. TestInterleavings does not cover this: there Redis keeps what it acknowledged.
 // Guarantees: counter-lost.
 func TestInterleavingsWithALoss(t *testing.T) {
 	runEach(t, []namedSetting{
@@ -71,6 +71,12 @@ func TestInterleavingsWithALoss(t *testing.T) {
 		{"with two starts", 100, setting{processes: 2, each: 2, undisturbed: true, losing: true, twoStarts: true}},
 		{"with two starts and a ledger", 100,
 			setting{processes: 2, each: 2, undisturbed: true, losing: true, twoStarts: true, ledger: true}},
+		{"of everything, with a ledger, from nothing", 100,
+			setting{processes: 2, each: 2, undisturbed: true, losingAll: true, ledger: true}},
+		{"of everything, with a ledger, at the end of a block", 100,
+			setting{processes: 2, each: 2, undisturbed: true, losingAll: true, ledger: true, prepare: fullBlock}},
+		{"of everything, with two starts and a ledger", 100,
+			setting{processes: 2, each: 2, undisturbed: true, losingAll: true, twoStarts: true, ledger: true}},
 	})
 }
 

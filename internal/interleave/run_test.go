@@ -39,6 +39,7 @@ type setting struct {
 	undisturbed bool // nobody dies or stops
 	leaving     bool // the context of a call may end; nobody dies or stops
 	losing      bool // Redis may lose the counter once, at any point
+	losingAll   bool // Redis may lose everything once, at any point
 	mixed       bool // the first process has no ledger, the others have one
 	sameRequest bool // all processes first repeat one request, and then make their own
 	fastClock   bool // the server's clock may jump ahead and come back; the last process is an operator
