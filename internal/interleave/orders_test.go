@@ -60,8 +60,9 @@ func TestInterleavingsWhereACallerLeaves(t *testing.T) {
 }
 
 // The counter is lost at any point: with a ledger everybody gets a number, without one a later number or
-// ErrCounterLost. Or everything is lost, with a ledger. TestInterleavings does not cover this: there Redis keeps what it acknowledged.
-// Guarantees: counter-lost.
+// ErrCounterLost. Or everything is lost, with a ledger. TestInterleavings does not cover this: there Redis keeps what it
+// acknowledged.
+// Guarantees: counter-lost, both-lost-forgotten.
 func TestInterleavingsWithALoss(t *testing.T) {
 	runEach(t, []namedSetting{
 		{"without a ledger", 100, setting{processes: 2, each: 2, undisturbed: true, losing: true}},
