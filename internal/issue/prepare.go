@@ -92,8 +92,8 @@ func (c *Call) PrepareAboveFloor(ctx context.Context, locked Outcome, compared b
 // start counts.
 //
 // The ledger shows what it knows only by setting a sequence aside. Nobody gets that one: it is below the start or, if
-// something was used, counts as used. If the ledger was tried before, a sequence below the start says nothing. Then the
-// last one below the start is set aside, so that the ledger knows the start if all of Redis is lost.
+// something was used, counts as used. If the ledger was tried before, a sequence below the start says nothing. Where
+// the start counts, the last sequence below it is set aside, so the ledger shows the start even if all of Redis is lost.
 func (c *Call) askUsed(ctx context.Context, span *exchange.Span, until time.Time, tried bool) (used int64, err error) {
 	if c.issuer.Floor != nil {
 		if used, err = c.askFloor(ctx, span, until); err != nil || used > 0 {
