@@ -91,7 +91,7 @@ local issued = enough and used + n or used
 permitCounter(counter, held, expires)
 if request and n > 0 then redis.call('SET', request, '', 'XX') end -- fails if it must not be written; sets nothing
 --include enter
-if unused then noteStart(label, base, lastOpened()) end
+if unused then noteStart(label, base, lastOpened(begins)) end
 if id then
   local copy = issued == last and held or plain(issued)
   redis.call('HSET', record, 'ceiling', plain(upto), 'counterCopy', copy, 'replID', id)

@@ -38,12 +38,12 @@ if not open then
   if ARGV[12] == '0' then return answer('check') end
 end
 local there, holds = read(upcoming)
-local used, name, before = there, string.match(ARGV[7], '^%S+'), lastOpened()
+local used, name, before = there, string.match(ARGV[7], '^%S+'), (lastOpened())
 local once = open or holds or known(name) -- known: by a clock that was ahead
 if not there then
   if floor == '?' then
     local tried = baseOf(name) > 0
-    if ledger and base > 0 and not once then noteStart(name, base, before) end
+    if ledger and base > 0 and not once then noteStart(name, base, before, true) end
     return answer('floor', once and 'lost' or tried and 'tried' or nil)
   end
   if floor == '' and once then return answer('lost', holds or '') end
@@ -53,6 +53,6 @@ used = math.max(used, tonumber(floor) or 0) -- nothing has been issued yet, so i
 if not open then ahead = (ahead == '' and ';' or ahead) .. ARGV[7] .. ';' end
 permitCounter(upcoming, holds, expires)
 keep('ahead', ahead)
-if not once then noteStart(name, base, before) end
+if not once then noteStart(name, base, before, true) end
 write(upcoming, holds, there, used, expires)
 return used

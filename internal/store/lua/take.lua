@@ -75,7 +75,7 @@ local function takeByRules(time, id, i, at)
       return answer('reserve', id, math.max(ceiling or 0, last or 0, highWater, lost and baseOf(label) or 0), marks)
     end
     local again, base = baseOf(label) > 0, ARGV[at + 5] + 0
-    if base > 0 then noteStart(label, base, lastOpened()) end
+    if base > 0 then noteStart(label, base, lastOpened(begins)) end
     return answer('reserve', id, 0, marks + (again and 2 or 1))
   end
 

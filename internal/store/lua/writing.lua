@@ -26,20 +26,32 @@ local function keep(...)
   if not entered then redis.call('EXPIREAT', record, plain(ends)) end
 end
 
--- lastOpened returns the label of the last period opened, nil if there is none.
-local function lastOpened() return string.match(ahead, '(%w+) %S+ %S+;$') or enteredLabel end
+-- lastOpened returns the label of the last period opened, nil if there is none, and whether it ends at an instant.
+local function lastOpened(instant)
+  local l, ends = string.match(ahead, '(%w+) %S+ (%S+);$')
+  if not l then l, ends = enteredLabel, enteredPast end
+  return l, tonumber(ends) == instant
+end
+
+-- usedBetween reports whether labels between two others may have been used.
+local function usedBetween(first, last)
+  for from, to in string.gmatch(usedLabels, '(%w+)-(%w+)') do
+    if from < last and to > first then return true end
+  end
+  return false
+end
 
 -- noteStart records the start of the period l that is being opened, unless the record already has it. base is the
--- sequence before the start. before is the label of the period opened before l, nil if there is none. A run of starts
--- that ended before the greatest label is not extended beyond it: a fast clock may have used labels in between, with
+-- sequence before the start. before is the label of the period opened before l, nil if there is none; adjoins says
+-- whether that ends where l begins. A run of starts is not extended over labels that a fast clock may have used, with
 -- another start. The record must already have its expiry.
-local function noteStart(l, base, before)
+local function noteStart(l, base, before, adjoins)
   if baseOf(l) == base then return end
   starts = string.gsub(starts, l .. '%-' .. l .. ' %d+;$', '') -- noted for a caller that had the claim
   if baseOf(l) ~= base then
     local start = string.format('%.0f;', base + 1)
     local earlier, from, to, same = string.match(starts, '^(.-)(%w+)%-(%w+) (%d+;)$')
-    if same == start and to == before and l > to and (greatest <= to or l <= greatest) then
+    if same == start and to == before and l > to and (adjoins or not usedBetween(to, l)) then
       starts = earlier .. from .. '-' .. l .. ' ' .. start
     else
       starts = starts .. l .. '-' .. l .. ' ' .. start
