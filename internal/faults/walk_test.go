@@ -98,7 +98,6 @@ type walk struct {
 	texts     map[string]int   // step at which each was issued
 	answer    *walkAnswer      // the last one, nil once Redis may have forgotten it
 	used      map[string]int64 // the greatest sequence by type and label, which an honest operator finds
-	helped    map[string]bool  // the same for where an operator has raised the counter or taken over
 	begun     map[string]int   // number of series of each type that are over
 	seen      map[string]bool  // series that were used
 	refused   map[string]bool  // series whose ledger has refused a reservation since a number was issued
@@ -276,7 +275,7 @@ func (w *walk) issue(p *walker, typ string) bool {
 // since everything was lost, the next caller does not know the last number.
 func (w *walk) follows(p *walker, series string, first int64) {
 	befores := []int64{w.used[w.periodOf(p, series)]}
-	if befores[0] == 0 && !w.helped[w.periodOf(p, series)] {
+	if befores[0] == 0 && w.isLatest(w.periodOf(p, series)) {
 		least := slices.MinFunc(w.settings, func(a, b walkSetting) int { return cmp.Compare(a.start, b.start) }).start
 		require.GreaterOrEqual(w.t, first, least, "%s %s\n%s", series, w.now(), strings.Join(w.trace, "\n"))
 	}
@@ -293,6 +292,17 @@ func (w *walk) follows(p *walker, series string, first int64) {
 		return before < first && first <= before+1+skipped
 	}), "%d after %v of %s %s\n%s", first, befores, series, w.now(), strings.Join(w.trace, "\n"))
 	w.refused[w.counted(series)] = false
+}
+
+// isLatest reports whether no number was issued in a later period. Between used labels, a record may take others for
+// used, and then their start does not count.
+func (w *walk) isLatest(period string) bool {
+	for used := range w.used {
+		if used > period && strings.Fields(used)[0] == strings.Fields(period)[0] {
+			return false
+		}
+	}
+	return true
 }
 
 // hasLedger reports whether any process has had the ledger.
@@ -399,7 +409,6 @@ func (w *walk) operate(p *walker, typ string, takeover bool) {
 	err := do(w.t.Context(), typ, w.used[w.periodOf(p, typ)])
 	if w.tell(what, p, typ, nil, err) {
 		w.said[what]++
-		w.helped[w.periodOf(p, typ)] = true
 	}
 }
 
@@ -514,9 +523,8 @@ func TestWalk(t *testing.T) {
 	for began := time.Now(); walks < least || time.Since(began) < long; walks++ {
 		r.Lose()
 		w := &walk{Rand: rand.New(rand.NewPCG(first, walks)), t: t, redis: r, client: client, ledger: new(serialtest.Ledger),
-			zones: zones, texts: map[string]int{}, used: map[string]int64{}, helped: map[string]bool{},
-			begun: map[string]int{}, seen: map[string]bool{}, refused: map[string]bool{},
-			calendars: map[string]bool{}, said: said}
+			zones: zones, texts: map[string]int{}, used: map[string]int64{}, begun: map[string]int{}, seen: map[string]bool{},
+			refused: map[string]bool{}, calendars: map[string]bool{}, said: said}
 		w.lose, w.starts, w.shared = w.IntN(3) == 0, w.IntN(3) == 0, w.IntN(3) == 0
 		w.truth = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(w.Int64N(int64(800 * 24 * time.Hour))))
 		w.note("walk %d of seed %d", walks, first)
