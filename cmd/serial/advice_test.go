@@ -68,7 +68,7 @@ func TestAdvice(t *testing.T) {
 			}, serial.ErrConflict, "IS'" + day[:6] + "-000008"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			m := miniredis.RunT(t)
+			m := startMemory(t)
 			client := redis.NewClient(&redis.Options{Addr: m.Addr()})
 			t.Cleanup(func() { client.Close() })
 			generator := func(opts ...serial.Option) *serial.Generator {
@@ -118,7 +118,7 @@ func TestAdviceOfCommand(t *testing.T) {
 // The printed command is for the Redis of -redis. A URL with a password is not printed.
 func TestAdviceWithRedis(t *testing.T) {
 	m, e, day := issued(t, 3)
-	other := miniredis.RunT(t)
+	other := startMemory(t)
 	given := e["SERIAL_REDIS_URL"] + "?client_name=it's"
 	e = environment{"SERIAL_REDIS_URL": "redis://" + other.Addr(), "SERIAL_TZ": e["SERIAL_TZ"]}
 	m.Del("serial:{IS}:" + day)

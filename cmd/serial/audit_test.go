@@ -25,7 +25,7 @@ func dayName(t *testing.T, day string) string {
 // issued returns a Redis with n numbers of IS, the environment for it, and the current day.
 func issued(t *testing.T, n int, flags ...string) (*miniredis.Miniredis, environment, string) {
 	t.Helper()
-	m := miniredis.RunT(t)
+	m := startMemory(t)
 	zone, day := noon()
 	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": zone}
 	if n > 0 {
@@ -209,7 +209,7 @@ func TestInput(t *testing.T) {
 
 // -date is the date of a business day in the zone.
 func TestAuditDate(t *testing.T) {
-	m := miniredis.RunT(t)
+	m := startMemory(t)
 	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": "Asia/Shanghai"}
 	shanghai, err := time.LoadLocation("Asia/Shanghai")
 	require.NoError(t, err)
@@ -263,7 +263,7 @@ func TestAuditDate(t *testing.T) {
 
 // Without -date, Redis's clock determines the period.
 func TestAuditNow(t *testing.T) {
-	m := miniredis.RunT(t)
+	m := startMemory(t)
 	m.SetTime(time.Now().Add(40 * time.Minute))
 	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": "UTC"}
 	number, _ := e.exits(t, 0, "next", "-period", "minute", "IS")
@@ -272,7 +272,7 @@ func TestAuditNow(t *testing.T) {
 
 // Nothing is sent for an invalid type, date or file.
 func TestAuditSendsNothing(t *testing.T) {
-	m := miniredis.RunT(t)
+	m := startMemory(t)
 	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": "UTC"}
 	for _, args := range [][]string{{"audit", "I S"}, {"audit", "IS", filepath.Join(t.TempDir(), "none")},
 		{"audit", "-date", "x", "IS"}} {

@@ -5,13 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/require"
 )
 
 // A stray command in the zone of its host would stop the other processes for a day.
 func TestZone(t *testing.T) {
-	m := miniredis.RunT(t)
+	m := startMemory(t)
 	url := "redis://" + m.Addr()
 	zone, day := noon()
 	const demand = "with a Redis URL, the time zone of all other processes is required"
@@ -70,7 +69,7 @@ func TestZone(t *testing.T) {
 }
 
 func TestFlagsAnywhere(t *testing.T) {
-	m := miniredis.RunT(t)
+	m := startMemory(t)
 	url := "redis://" + m.Addr()
 	zone, day := noon()
 	for i, args := range [][]string{
@@ -125,7 +124,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestMisuse(t *testing.T) {
-	m := miniredis.RunT(t)
+	m := startMemory(t)
 	surroundings := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": "UTC"}
 	for _, row := range []struct {
 		says string
@@ -249,7 +248,7 @@ func (e environment) misused(t *testing.T, why string, args ...string) {
 // An unset shell variable gives an empty value. If that meant the default, the command would issue numbers that are not
 // kept, or two for one request.
 func TestEmpty(t *testing.T) {
-	m := miniredis.RunT(t)
+	m := startMemory(t)
 	for _, row := range []struct {
 		says string
 		args []string

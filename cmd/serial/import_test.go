@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/require"
 )
@@ -249,7 +248,7 @@ func TestImportArguments(t *testing.T) {
 
 // Import reports a period that ends while its counter is raised, since Raise knows only the current one.
 func TestImportAtTheEnd(t *testing.T) {
-	m := miniredis.RunT(t)
+	m := startMemory(t)
 	now := time.Now().UTC().Truncate(time.Minute).Add(30 * time.Second)
 	m.SetTime(now)
 	scripts := 0
@@ -271,7 +270,7 @@ func TestImportAtTheEnd(t *testing.T) {
 
 // Redis's clock determines the current period, even if the counter is lost.
 func TestImportOfALostCounter(t *testing.T) {
-	m := miniredis.RunT(t)
+	m := startMemory(t)
 	now := time.Now().UTC().Add(10 * time.Minute)
 	m.SetTime(now)
 	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": "UTC"}

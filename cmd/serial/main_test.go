@@ -93,6 +93,17 @@ func (e environment) prints(t *testing.T, stdout string, args ...string) {
 	require.Empty(t, stderr, args)
 }
 
+// startMemory starts an in-memory Redis, if possible on the IPv6 loopback. On 127.0.0.1, its port may be one to which the
+// client of another test's dead server still connects.
+func startMemory(t *testing.T) *miniredis.Miniredis {
+	m := miniredis.NewMiniRedis()
+	if m.StartAddr("[::1]:0") != nil {
+		require.NoError(t, m.Start())
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
 // untouched requires that nobody has connected to m.
 func untouched(t *testing.T, m *miniredis.Miniredis, args []string) {
 	t.Helper()
@@ -215,7 +226,7 @@ func TestWithoutURL(t *testing.T) {
 }
 
 func TestWithURL(t *testing.T) {
-	m := miniredis.RunT(t)
+	m := startMemory(t)
 	url := "redis://" + m.Addr() + "/0"
 	zone, day := noon()
 	for _, step := range []struct {
@@ -288,7 +299,7 @@ func TestParse(t *testing.T) {
 
 func TestBatches(t *testing.T) {
 	const n = 250_000
-	m := miniredis.RunT(t)
+	m := startMemory(t)
 	zone, day := noon()
 	next := []string{"next", "-tz", zone, "-template", "{type}{date:yyyyMMdd}{seq:6}", "-n", fmt.Sprint(n), "IS"}
 
@@ -318,7 +329,7 @@ func (d *fullDisk) Write(b []byte) (int, error) {
 }
 
 func TestOutputFails(t *testing.T) {
-	m := miniredis.RunT(t)
+	m := startMemory(t)
 	zone, day := noon()
 	wide := []string{"-tz", zone, "-template", "{type}{date:yyyyMMdd}{seq:6}"}
 	const general = "the output could not be written"
@@ -362,7 +373,7 @@ func TestOutputFails(t *testing.T) {
 }
 
 func TestPrepare(t *testing.T) {
-	m := miniredis.RunT(t)
+	m := startMemory(t)
 	url := "redis://" + m.Addr()
 	with := []string{"-tz", "UTC", "-period", "month", "-start", "7", "IS"}
 	stdout, _ := onRedis(url).exits(t, 0, append([]string{"prepare", "-n", "3", "-retention", "1"}, with...)...)
@@ -473,7 +484,7 @@ func TestBinary(t *testing.T) {
 		if runtime.GOOS == "windows" {
 			t.Skip("needs a shell")
 		}
-		m := miniredis.RunT(t)
+		m := startMemory(t)
 		shell := func(line string) (code int, stderr string) {
 			cmd, _, _ := command("redis://"+m.Addr(), "")
 			cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", line, binary}

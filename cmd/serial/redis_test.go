@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -49,7 +48,7 @@ func TestPasswordIsNotShown(t *testing.T) {
 		require.NotContains(t, stderr, "hunter2", row.url)
 	}
 
-	m := miniredis.RunT(t)
+	m := startMemory(t)
 	m.RequireAuth("p@ss")
 	_, stderr := environment{}.exits(t, 1, "next", "-tz", "UTC", "-redis", "redis://:hunter2@"+m.Addr(), "IS")
 	require.Contains(t, stderr, "WRONGPASS")
@@ -117,7 +116,7 @@ func TestURL(t *testing.T) {
 
 // A miniredis can also be a Cluster of one node, and be behind a socket.
 func TestOtherServers(t *testing.T) {
-	m := miniredis.RunT(t)
+	m := startMemory(t)
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)
