@@ -286,7 +286,7 @@ func (w *walk) follows(p *walker, series string, first int64) {
 	}
 	skipped := int64(0)
 	if w.hasLedger() {
-		skipped = 5000
+		skipped = 100
 	}
 	require.True(w.t, slices.ContainsFunc(befores, func(before int64) bool {
 		return before < first && first <= before+1+skipped
