@@ -92,15 +92,16 @@ type walk struct {
 	starts    bool          // processes differ only in their starts
 	shared    bool          // all types share a counter, and all processes a calendar and a date
 	procs     []*walker
-	settings  []walkSetting    // every setting that a process has ever had
-	calendars map[string]bool  // calendars of these settings
-	typ       string           // of the last number issued, "" before
-	texts     map[string]int   // step at which each was issued
-	answer    *walkAnswer      // the last one, nil once Redis may have forgotten it
-	used      map[string]int64 // the greatest sequence by type and label, which an honest operator finds
-	begun     map[string]int   // number of series of each type that are over
-	seen      map[string]bool  // series that were used
-	refused   map[string]bool  // series whose ledger has refused a reservation since a number was issued
+	settings  []walkSetting     // every setting that a process has ever had
+	calendars map[string]bool   // calendars of these settings
+	typ       string            // of the last number issued, "" before
+	texts     map[string]int    // step at which each was issued
+	answer    *walkAnswer       // the last one, nil once Redis may have forgotten it
+	used      map[string]int64  // the greatest sequence by type and label, which an honest operator finds
+	latest    map[string]string // the latest period of each counter that a call may have entered
+	begun     map[string]int    // number of series of each type that are over
+	seen      map[string]bool   // series that were used
+	refused   map[string]bool   // series whose ledger has refused a reservation since a number was issued
 	trace     []string
 	said      map[string]int // how often each outcome occurred
 }
@@ -220,6 +221,9 @@ func (w *walk) nextPeriod(p *walker, far, off time.Duration) {
 // tell records the outcome of a call.
 func (w *walk) tell(what string, p *walker, typ string, issued []serial.Number, err error) bool {
 	w.note("%s %s by %d: %v %v", what, typ, slices.Index(w.procs, p), issued, err)
+	if what != "Peek" {
+		w.latest[w.counted(typ)] = max(w.latest[w.counted(typ)], w.periodOf(p, typ))
+	}
 	if err != nil {
 		w.refused[w.counted(typ)] = w.refused[w.counted(typ)] || strings.Contains(err.Error(), "the ledger of")
 		for _, known := range []error{serial.ErrConflict, serial.ErrClockSkew, serial.ErrCounterLost, serial.ErrExhausted} {
@@ -275,7 +279,8 @@ func (w *walk) issue(p *walker, typ string) bool {
 // since everything was lost, the next caller does not know the last number.
 func (w *walk) follows(p *walker, series string, first int64) {
 	befores := []int64{w.used[w.periodOf(p, series)]}
-	if befores[0] == 0 && w.isLatest(w.periodOf(p, series)) {
+	// Between periods that were entered, a record may take others for used, and then their start does not count.
+	if befores[0] == 0 && w.latest[w.counted(series)] == w.periodOf(p, series) {
 		least := slices.MinFunc(w.settings, func(a, b walkSetting) int { return cmp.Compare(a.start, b.start) }).start
 		require.GreaterOrEqual(w.t, first, least, "%s %s\n%s", series, w.now(), strings.Join(w.trace, "\n"))
 	}
@@ -292,17 +297,6 @@ func (w *walk) follows(p *walker, series string, first int64) {
 		return before < first && first <= before+1+skipped
 	}), "%d after %v of %s %s\n%s", first, befores, series, w.now(), strings.Join(w.trace, "\n"))
 	w.refused[w.counted(series)] = false
-}
-
-// isLatest reports whether no number was issued in a later period. Between used labels, a record may take others for
-// used, and then their start does not count.
-func (w *walk) isLatest(period string) bool {
-	for used := range w.used {
-		if used > period && strings.Fields(used)[0] == strings.Fields(period)[0] {
-			return false
-		}
-	}
-	return true
 }
 
 // hasLedger reports whether any process has had the ledger.
@@ -523,8 +517,9 @@ func TestWalk(t *testing.T) {
 	for began := time.Now(); walks < least || time.Since(began) < long; walks++ {
 		r.Lose()
 		w := &walk{Rand: rand.New(rand.NewPCG(first, walks)), t: t, redis: r, client: client, ledger: new(serialtest.Ledger),
-			zones: zones, texts: map[string]int{}, used: map[string]int64{}, begun: map[string]int{}, seen: map[string]bool{},
-			refused: map[string]bool{}, calendars: map[string]bool{}, said: said}
+			zones: zones, texts: map[string]int{}, used: map[string]int64{}, latest: map[string]string{},
+			begun: map[string]int{}, seen: map[string]bool{}, refused: map[string]bool{}, calendars: map[string]bool{},
+			said: said}
 		w.lose, w.starts, w.shared = w.IntN(3) == 0, w.IntN(3) == 0, w.IntN(3) == 0
 		w.truth = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(w.Int64N(int64(800 * 24 * time.Hour))))
 		w.note("walk %d of seed %d", walks, first)
