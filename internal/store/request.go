@@ -171,7 +171,7 @@ func (o *Open) command(s *Store) redisrun.Command {
 type Prepare struct {
 	Target
 	Next    *Period
-	Base    int64 // as in an Open; 0 if a floor or a ledger is to be asked and the lock is not held
+	Base    int64 // as in an Open; 0 without the lock if a floor or a ledger must be asked first
 	Floor   Floor
 	Checked bool // the server's clock has been compared with this host's
 }
