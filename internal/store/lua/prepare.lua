@@ -8,7 +8,8 @@
 --       7  period   "LABEL FIRST PAST", as in the record
 --       8  first    its first instant, Unix seconds
 --       9  expires  when its counter expires, Unix seconds, no earlier than the end of that period
---      10  base     the sequence before its first, at most the limit, as for open; 0 before the lock is held
+--      10  base     the sequence before its first, at most the limit, as for open; 0 if floor is "?" and the caller does
+--                   not have the lock
 --      11  floor    the highest sequence that may have been used in it, at most 10^15-1; "" without a floor; "?" if
 --                   the caller has a floor and has not asked it
 --      12  checked  "1" if the caller has compared the server's clock with its own, else "0"
