@@ -102,11 +102,10 @@ func comparedWith(old, group []*sample) []*sample {
 }
 
 func writeChange(b *strings.Builder, processes int, older, newer, change *row) {
-	fmt.Fprintf(b, "| %d × %s | %s | %s | %s | %s (%s–%s) | %s | %s | %s | %s | %s (%s–%s) |\n",
+	fmt.Fprintf(b, "| %d × %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n",
 		processes, thousands(float64(newer.callers)), newer.contestant.title, short(older.throughputRatio),
-		short(newer.throughputRatio), short(change.throughputRatio), short(change.lowRatio), short(change.highRatio),
-		allocations(older.allocs), allocations(newer.allocs), cpu(older.serverCPU), cpu(newer.serverCPU),
-		short(change.cpuRatio), short(change.lowCPURatio), short(change.highCPURatio))
+		short(newer.throughputRatio), change.throughputQuartiles(), allocations(older.allocs), allocations(newer.allocs),
+		cpu(older.serverCPU), cpu(newer.serverCPU), change.cpuQuartiles())
 }
 
 // build builds this program with the library in checkout. The current directory must be this program's.

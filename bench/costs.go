@@ -66,12 +66,13 @@ func costs(ctx context.Context, cfg *config, addr string) error {
 	}
 	rows := summarise(samples)
 	var b strings.Builder
-	b.WriteString("| callers | | numbers per second | × unprotected | p99, × unprotected |\n" +
+	b.WriteString("| callers | | numbers per second | × unprotected (quartiles) | p99, × unprotected |\n" +
 		"| ---: | :--- | ---: | ---: | ---: |\n")
 	for _, r := range slices.DeleteFunc(rows, func(r *row) bool { return r.contestant.id == baseline }) {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", thousands(float64(r.callers)), r.contestant.title,
-			thousands(r.numbersPerSecond), short(r.throughputRatio), short(r.p99Ratio))
+			thousands(r.numbersPerSecond), r.throughputQuartiles(), short(r.p99Ratio))
 	}
+	fmt.Fprintf(&b, "\nMedians of %d alternating rounds.\n", cfg.rounds)
 	fmt.Print(b.String())
 	if cfg.out == "" {
 		return nil

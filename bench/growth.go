@@ -32,8 +32,8 @@ func growth(ctx context.Context, cfg *config, addr string) error {
 
 	var b strings.Builder
 	b.WriteString("## Growth with the number of types\n\n" +
-		"| types | opening a period | one caller, ×INCR | 100 callers, ×INCR | process memory | per type " +
-		"| once the period is over | Redis, per type |\n" +
+		"| types | opening a period | one caller, ×INCR (quartiles) | 100 callers, ×INCR (quartiles) " +
+		"| process memory | per type | once the period is over | Redis, per type |\n" +
 		"| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	// The first row is not shown: it fills pools and caches that all types share.
 	for i, types := range []int{openers, 1, 100, 10_000, 100_000} {
@@ -47,9 +47,9 @@ func growth(ctx context.Context, cfg *config, addr string) error {
 	}
 	fmt.Fprintf(&b, "\nPeriods are opened by %d callers at once. Process memory is HeapAlloc after a garbage "+
 		"collection, less what it was before; types have names of 2 to 6 bytes; longer names take more. "+
-		"Callers pick types at random.\n\n", openers)
+		"Callers pick types at random. Ratios are medians of %d alternating rounds.\n\n", openers, g.cfg.rounds)
 	b.WriteString("## Growth with the day's numbers\n\n" +
-		"| numbers so far | one caller, ×INCR | server CPU per number |\n| ---: | ---: | ---: |\n")
+		"| numbers so far | one caller, ×INCR (quartiles) | server CPU per number |\n| ---: | ---: | ---: |\n")
 	for _, used := range []int64{0, 1_000_000, 1_000_000_000_000, 900_000_000_000_000} {
 		line, err := g.numbers(ctx, used)
 		if err != nil {
@@ -89,7 +89,7 @@ func (g *grower) types(ctx context.Context, n int) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s B | %s | %s B |\n", thousands(float64(n)),
-		duration(float64(opening)/float64(n)), short(rows[0].throughputRatio), short(rows[1].throughputRatio),
+		duration(float64(opening)/float64(n)), rows[0].throughputQuartiles(), rows[1].throughputQuartiles(),
 		kilobytes(full), thousands(float64(full)/float64(n)), kilobytes(over),
 		thousands(float64(stored)/float64(n))), nil
 }
@@ -176,7 +176,7 @@ func (g *grower) numbers(ctx context.Context, used int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("| %s | %s | %s |\n", thousands(float64(used)), short(rows[0].throughputRatio),
+	return fmt.Sprintf("| %s | %s | %s |\n", thousands(float64(used)), rows[0].throughputQuartiles(),
 		cpu(rows[0].serverCPU)), nil
 }
 

@@ -39,8 +39,8 @@ func openings(ctx context.Context, cfg *config, addr string) error {
 			if r.contestant.id != "openings" {
 				continue
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s (%s–%s) | %s | %s | %s | %s | %s |\n", thousands(float64(r.callers)), n.name,
-				thousands(r.numbersPerSecond), short(r.throughputRatio), short(r.lowRatio), short(r.highRatio),
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", thousands(float64(r.callers)), n.name,
+				thousands(r.numbersPerSecond), r.throughputQuartiles(),
 				duration(r.p50), short(r.p50Ratio), cpu(r.serverCPU), short(r.cpuRatio), short(r.serverCPU/usual[r.callers]))
 		}
 	}

@@ -20,11 +20,10 @@ func tables(rows []*row, unsupported []*contestant) string {
 				"| allocations per call | server CPU per number | ×INCR (quartiles) |\n")
 			b.WriteString("| ---: | :--- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s (%s–%s) | %s | %s | %s | %s | %s | %s | %s (%s–%s) |\n",
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n",
 			thousands(float64(r.callers)), r.contestant.title, thousands(r.callsPerSecond), thousands(r.numbersPerSecond),
-			short(r.throughputRatio), short(r.lowRatio), short(r.highRatio),
-			duration(r.p50), short(r.p50Ratio), duration(r.p99), short(r.p99Ratio), allocations(r.allocs), cpu(r.serverCPU),
-			short(r.cpuRatio), short(r.lowCPURatio), short(r.highCPURatio))
+			r.throughputQuartiles(), duration(r.p50), short(r.p50Ratio), duration(r.p99), short(r.p99Ratio),
+			allocations(r.allocs), cpu(r.serverCPU), r.cpuQuartiles())
 		if i == len(rows)-1 || rows[i+1].network != r.network {
 			fmt.Fprintf(&b, "\nMedians of %d alternating rounds or more; ratios are medians of each round's ratio to the INCR "+
 				"measured next to it.\n", rounds(rows, r.network))
@@ -44,6 +43,18 @@ func tables(rows []*row, unsupported []*contestant) string {
 		}
 	}
 	return b.String()
+}
+
+// throughputQuartiles returns the median of the throughput's ratio, with its quartiles in brackets.
+func (r *row) throughputQuartiles() string {
+	return quartiles(r.throughputRatio, r.lowRatio, r.highRatio)
+}
+
+// cpuQuartiles returns the same of the server CPU for each number.
+func (r *row) cpuQuartiles() string { return quartiles(r.cpuRatio, r.lowCPURatio, r.highCPURatio) }
+
+func quartiles(median, low, high float64) string {
+	return fmt.Sprintf("%s (%s–%s)", short(median), short(low), short(high))
 }
 
 // rounds returns the smallest number of measurements in a network's rows; INCR has several in each round.
