@@ -90,7 +90,7 @@ func TestPurgeKept(t *testing.T) {
 				init = []string{"SET ROLE " + d.name}
 			}
 			purging := d.ledgerOn(t, d.open(t, s.hook, init...))
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			purged, err := purging.Purge(ctx, 72*time.Hour)
 			stay := fmt.Sprintf("sqlledger: purge: %d old rows were found but not deleted, such as "+
@@ -165,7 +165,7 @@ func TestPurgeEnds(t *testing.T) {
 			for _, query := range s.trigger {
 				execSQL(t, d.open(t, nil), query)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			requireResult(t, int64(1100))(l.Purge(ctx, 72*time.Hour))
 		})
