@@ -219,7 +219,7 @@ func TestAuditRefuses(t *testing.T) {
 		last int64
 		used iter.Seq2[string, error]
 	}{
-		{"it has ':'", serial.ErrInvalidType, "I:S", at, 1, used()},
+		{"it contains ':'", serial.ErrInvalidType, "I:S", at, 1, used()},
 		{"empty", serial.ErrInvalidType, "", at, 1, used()},
 		{"the used numbers are nil", nil, "IS", at, 1, nil},
 		{"want 0 to 999999999999999", nil, "IS", at, -1, used()},

@@ -20,7 +20,8 @@ import (
 func TestTypesAndPrefixes(t *testing.T) {
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	gen := newGenerator(t, rdb)
-	for _, name := range []string{"IS", "A-b_c.d/9", strings.Repeat("x", 64), "入库", "송장", "१२३", "𠀀"} {
+	for _, name := range []string{"IS", "A-b_c.d/9", strings.Repeat("x", 64), "入库", "송장", "१२३", "𠀀", "हिन्दी", "বই",
+		"ใบกำกับ"} {
 		n, err := gen.Parse(name + "202110240001")
 		require.NoError(t, err, name)
 		require.Equal(t, name, n.Type)
@@ -30,9 +31,9 @@ func TestTypesAndPrefixes(t *testing.T) {
 		"":                      "empty; want 1 to 64 bytes",
 		strings.Repeat("x", 65): "65 bytes; want 1 to 64",
 		"a\xff":                 "not valid UTF-8",
-		"a:b":                   "it has ':' (U+003A); want letters, digits and - _ . /",
-		"IS\u115f":              "it has U+115F, which is invisible",
-		"ＩＳ":                    `it has "Ｉ" (U+FF29), which NFKC changes to "I"`,
+		"a:b":                   "it contains ':' (U+003A); want letters with their marks, digits and - _ . /",
+		"IS\u115f":              "it contains U+115F, which is invisible",
+		"ＩＳ":                    `it contains "Ｉ" (U+FF29), which Unicode normalization (NFKC) changes to "I"`,
 	} {
 		_, err := gen.Next(t.Context(), name)
 		require.ErrorIs(t, err, serial.ErrInvalidType, "%q", name)

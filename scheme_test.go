@@ -237,7 +237,7 @@ func TestTemplatesRefused(t *testing.T) {
 	refuse("WithStart(10000): the template prints sequences up to 9999; want 1 to that", serial.WithStart(10_000))
 	refuse("WithLocation: the location is nil; did time.LoadLocation fail?", serial.WithLocation(nil))
 	refuse(`WithKeyPrefix(""): empty; want 1 to 64 bytes`, serial.WithKeyPrefix(""))
-	refuse(`WithKeyPrefix("a:b"): it has ':' (U+003A); want letters, digits and - _ . /`,
+	refuse(`WithKeyPrefix("a:b"): it contains ':' (U+003A); want letters with their marks, digits and - _ . /`,
 		serial.WithKeyPrefix("a:b"))
 	refuse(`aaa"): 65 bytes; want 1 to 64`, serial.WithKeyPrefix(strings.Repeat("a", 65)))
 	refuse("option 1 is nil", nil)

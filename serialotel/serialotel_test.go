@@ -475,9 +475,9 @@ func TestHooksRefuses(t *testing.T) {
 			`serialotel: WithTypes: serial: invalid type "": empty; want 1 to 64 bytes`},
 		{"long type", serialotel.WithTypes(strings.Repeat("x", 65)), "65 bytes; want 1 to 64"},
 		{"type that is not UTF-8", serialotel.WithTypes("\xff"), "not valid UTF-8"},
-		{"type with a colon", serialotel.WithTypes("a:b"), "it has ':' (U+003A); want letters, digits and - _ . /"},
-		{"type that looks like another", serialotel.WithTypes("IS\u3164"), "it has U+3164, which is invisible"},
-		{"type that normalizes to another", serialotel.WithTypes("ＩＳ"), `which NFKC changes to "I"`},
+		{"type with a colon", serialotel.WithTypes("a:b"), "it contains ':' (U+003A); want letters with their marks"},
+		{"type that looks like another", serialotel.WithTypes("IS\u3164"), "it contains U+3164, which is invisible"},
+		{"type that normalizes to another", serialotel.WithTypes("ＩＳ"), `which Unicode normalization (NFKC) changes to "I"`},
 		{"the rest", serialotel.WithTypes("_OTHER"), "it means all types that are not named"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

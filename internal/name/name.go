@@ -15,12 +15,13 @@ const longest = 64 // bytes
 
 // Check returns an error if a type or a key prefix is invalid, which says what is wrong and what is allowed. Neither
 // may contain colons or braces, which are part of the syntax of keys. Names that look the same, or that a database
-// treats as equal, must not be two series. So a name has no invisible letter, and Unicode's normalization form NFKC
-// does not change it.
+// treats as equal, must not be two series. So a name contains no invisible character, and Unicode's normalization form
+// NFKC does not change it. Thai and Lao words are often written with the letters U+0E33 and U+0EB3, which NFKC splits
+// in two. Check therefore allows these letters, and refuses the two characters that look like each of them.
 //
 // Normalization needs large tables that grow with Unicode; the Go project keeps them in golang.org/x/text.
 func Check(name string) error {
-	const allowed = "want letters, digits and - _ . /"
+	const allowed = "want letters with their marks, digits and - _ . /"
 	switch {
 	case name == "":
 		return errors.New("empty; want 1 to 64 bytes")
@@ -31,29 +32,40 @@ func Check(name string) error {
 	case !utf8.ValidString(name):
 		return errors.New("not valid UTF-8; " + allowed)
 	}
+	previous, afterLetter := rune(0), false
 	for _, r := range name {
+		isMark := unicode.In(r, unicode.Mn, unicode.Mc)
 		switch {
 		case !needsUnicode(r):
-		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
-			return fmt.Errorf("it has %q (%U); %s", r, r, allowed)
-		case unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r), r == 0x13441, r == 0x13442:
-			// Fillers, which Unicode lists as ignorable, and two blanks among hieroglyphs.
-			return fmt.Errorf("it has %U, which is invisible; %s", r, allowed)
+		case !unicode.IsLetter(r) && !unicode.IsDigit(r) && !isMark:
+			return fmt.Errorf("it contains %q (%U); %s", r, r, allowed)
+		case unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector),
+			r == 0x13441, r == 0x13442:
+			// Fillers and selectors, which Unicode lists as ignorable, and two blanks among hieroglyphs.
+			return fmt.Errorf("it contains %U, which is invisible; %s", r, allowed)
+		case isMark && !afterLetter:
+			return fmt.Errorf("it contains the mark %U, which does not follow a letter; %s", r, allowed)
+		case previous == 0xe4d && r == 0xe32, previous == 0xecd && r == 0xeb2:
+			return fmt.Errorf("it contains %q (%U %U); want %U instead", string(previous)+string(r), previous, r, r+1)
 		}
+		previous, afterLetter = r, isMark || unicode.IsLetter(r)
 	}
 	// NFKC can change several characters at once, such as the parts of a Hangul syllable.
 	for rest := name[norm.NFKC.QuickSpanString(name):]; rest != ""; {
 		end := norm.NFKC.NextBoundaryInString(rest, true)
 		part := rest[:end]
-		if normal := norm.NFKC.String(part); normal != part {
+		if normal := norm.NFKC.String(part); normal != part && split.Replace(part) != normal {
 			points := strings.Trim(fmt.Sprintf("%U", []rune(part)), "[]")
-			return fmt.Errorf("it has %q (%s), which NFKC changes to %q; want letters and digits "+
-				"as NFKC leaves them, and - _ . /", part, points, normal)
+			return fmt.Errorf("it contains %q (%s), which Unicode normalization (NFKC) changes to %q; "+
+				"want normalized letters and digits, and - _ . /", part, points, normal)
 		}
 		rest = rest[end:]
 	}
 	return nil
 }
+
+// split replaces the two letters that are allowed although NFKC changes them with what NFKC makes of them.
+var split = strings.NewReplacer("\u0e33", "\u0e4d\u0e32", "\u0eb3", "\u0ecd\u0eb2")
 
 // needsUnicode reports whether r is not an ASCII character allowed in a name: a letter, a digit, - . / or _.
 func needsUnicode(r rune) bool {
