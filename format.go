@@ -127,7 +127,8 @@ func newNumber(t *template.Template, s calendar.Span, typ string, seq int64) Num
 //	{seq:WIDTH:base32}    the same in Crockford's digits 0123456789ABCDEFGHJKMNPQRSTVWXYZ, which have no look-alikes.
 //	                      WIDTH is 1 to 9, and a period has 32^WIDTH-1 numbers. They sort as the sequence does.
 //	{seq:WIDTH:base36}    the same in 0-9 and A-Z, with 36^WIDTH-1 numbers
-//	{seq:WIDTH:letters}   the same in A-Z, with 26^WIDTH-1 numbers; A is 0, so AAB is the first one of width 3
+//	{seq:WIDTH:alpha}     the same in A-Z, with 26^WIDTH numbers; the first one of width 3 is AAA
+//	{seq:WIDTH:letters}   the same with A as 0, for series that began with it; the first one of width 3 is AAB
 //	{check:ALGORITHM}     a check digit, optional; see below
 //
 // {{ and }} print a brace. No field may appear twice. "{type}-{date:yyMMdd}-{seq:6}" gives "PO-211024-000001".
@@ -197,8 +198,8 @@ func newNumber(t *template.Template, s calendar.Span, typ string, seq int64) Num
 // These shares are averages over all numbers; a single template may differ. Each algorithm finds every other single
 // wrong character, and every other swap of two consecutive covered characters.
 //
-// Most cover all ASCII digits in the rest of the number and nothing else, and are refused with base32, base36 and
-// letters. 97-10 and 37-36 also cover all ASCII letters, treat lower case as upper case, and allow ASCII types only
+// Most cover all ASCII digits in the rest of the number and nothing else, and are refused with an
+// alphabet. 97-10 and 37-36 also cover all ASCII letters, treat lower case as upper case, and allow ASCII types only
 // ([ErrInvalidType]). The rest of the number is covered in the order printed, except that 97-10 covers the characters
 // after it first and then those before it. So "RF{check:97-10}..." is a creditor reference of ISO 11649, and at the end
 // of the template it is plain MOD 97-10. [Generator.Parse] returns [ErrCheckDigit] if the check digit is wrong.
@@ -231,7 +232,7 @@ func WithTemplate(template string) Option {
 // old numbers: with a wrong key, Parse returns a wrong Seq and no error.
 //
 // Default none. The key must have 16, 24 or 32 bytes, and the template must print at least a million numbers of one
-// width: {seq:6} to {seq:15}, or {seq:4:base32}, {seq:4:base36}, {seq:5:letters} and wider. {seq:WIDTH+} is refused.
+// width: {seq:6} to {seq:15}, or {seq:4:base32}, {seq:4:base36}, {seq:5:alpha} and wider. {seq:WIDTH+} is refused.
 func WithHiddenSequence(key []byte) Option {
 	key = slices.Clone(key)
 	err := refuseIf(!slices.Contains([]int{16, 24, 32}, len(key)),

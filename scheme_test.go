@@ -190,7 +190,7 @@ func TestTemplatesRefused(t *testing.T) {
 		"{type}-{seq:4+:base32}":               "a sequence in base32 cannot grow; only a decimal one can",
 		"{type}-{seq:10:base32}":               `width "10"; want 1 to 9`,
 		"{type}-{seq:0:base36}":                `width "0"; want 1 to 9`,
-		"{type}-{seq:4:base64}":                `unknown alphabet "base64"; want base32, base36 or letters`,
+		"{type}-{seq:4:base64}":                `unknown alphabet "base64"; want base32, base36, alpha or letters`,
 		"{type}-{seq:4:}":                      `unknown alphabet ""`,
 		"{type}-{seq::base32}":                 `width ""; want`,
 		"{type}-{seq}{check:luhn}{check:damm}": "{check} appears twice",
@@ -205,7 +205,10 @@ func TestTemplatesRefused(t *testing.T) {
 		"{type}-{seq:4:letters}{check:731}":    "{check:731} covers digits only, and the sequence is printed in letters",
 		"{type}-{seq:4:base32}{check:be97}":    "{check:be97} covers digits only",
 		"{type}-{seq:4:base36}{check:10r}":     "{check:10r} covers digits only",
+		"{type}-{seq:4:alpha}{check:731}":      "{check:731} covers digits only, and the sequence is printed in alpha",
 		"{type}-{seq:3+:letters}":              "a sequence in letters cannot grow",
+		"{type}-{seq:3+:alpha}":                "a sequence in alpha cannot grow",
+		"{type}-{seq:10:alpha}":                `width "10"; want 1 to 9`,
 		"{type}-{seq:10:letters}":              `width "10"; want 1 to 9`,
 	} {
 		refuseTemplate(serial.Never, template, want)
@@ -217,6 +220,7 @@ func TestTemplatesRefused(t *testing.T) {
 	refuseTemplate(serial.Never, "{type}-{seq:3:base32}", "WithHiddenSequence", hidden)
 	refuseTemplate(serial.Never, "{type}-{seq:3:base36}", "WithHiddenSequence", hidden)
 	refuseTemplate(serial.Never, "{type}-{seq:4:letters}", "{seq:5:letters} or wider", hidden)
+	refuseTemplate(serial.Never, "{type}-{seq:4:alpha}", "{seq:5:alpha}", hidden)
 	refuseTemplate(serial.Never, "{type}-{seq:6+}", "without +", hidden)
 	const yearStart = "; want January to December, and days 1 to 28"
 	const periods = ": want PerSecond, PerMinute, PerHour, PerDay, PerWeek, PerMonth, PerQuarter, PerHalfYear, PerYear " +
@@ -317,7 +321,7 @@ func TestSchemesOfManyGoroutines(t *testing.T) {
 func TestSchemesAllocateLittle(t *testing.T) {
 	for template, most := range map[string]float64{
 		"{type}{date:yyyyMMdd}{seq:6}": 1, "{type}{date:yyyyMMdd}{seq:6:base32}": 1,
-		"{type}-{date:d.M.BBBB}-{seq:1+}": 1, "{type}-{date:d/R/yyyy}-{seq:6:letters}": 1,
+		"{type}-{date:d.M.BBBB}-{seq:1+}": 1, "{type}-{date:d/R/yyyy}-{seq:6:alpha}": 1,
 		"{type}-{date:ddMMMyyyy}-{seq:6}{check:731}": 1, "{type}-{date:yyyyMMdd}-{seq:6}{check:be97}": 1,
 		"{type}{date:yyyyMMdd}{seq:6}{check:10r}":  1,
 		"{type}{date:yyyyMMdd}{seq:6}{check:luhn}": 1, "{type}{date:yyyyMMdd}{seq:6}{check:damm}": 1,

@@ -195,6 +195,7 @@ func TestFullDay(t *testing.T) {
 		"{type}{date:yyyyMMdd}{seq}":            "{type}{date:yyyyMMdd}{seq:5}",
 		"{{seq}}{seq:1}{type}{date:yyyyMMdd}-":  "{{seq}}{seq:2}{type}{date:yyyyMMdd}-",
 		"{type}{date:yyyyMMdd}{seq:2:base32}":   "{type}{date:yyyyMMdd}{seq:3:base32}",
+		"{type}{date:yyyyMMdd}{seq:2:alpha}":    "{type}{date:yyyyMMdd}{seq:3:alpha}",
 		"{type}{date:yyyyMMdd}{seq:15}":         "",
 		"{seq:9:letters}/{type}{date:yyyyMMdd}": "",
 	} {

@@ -323,6 +323,7 @@ func TestAuditDigits(t *testing.T) {
 		{"0000X", []string{"-template", "{type}{date:yyyyMMdd}{seq:5:base36}"}, 33},
 		{"AABH", []string{"-template", "{type}{date:yyyyMMdd}{seq:4:letters}"}, 33},
 		{"AAZ", []string{"-template", "{type}{date:yyyyMMdd}{seq:3:letters}"}, 25},
+		{"AAZ", []string{"-template", "{type}{date:yyyyMMdd}{seq:3:alpha}"}, 26},
 		{"000033", []string{"-template", "{type}{date:yyyyMMdd}{seq:6}"}, 33},
 	} {
 		_, e, _ := issued(t, 0)

@@ -50,6 +50,8 @@ func TestTemplate(t *testing.T) {
 	require.Contains(t, stdout, "integer    none: the sequence is printed in base32\n")
 	_, stdout, _ = e.do("template", "{type}{seq:3:letters}", "-period", "never")
 	require.Contains(t, stdout, "sequences  AAB to ZZZ; they never start again\n")
+	_, stdout, _ = e.do("template", "{type}{seq:3:alpha}", "-period", "never")
+	require.Contains(t, stdout, "sequences  AAA to ZZZ; they never start again\n")
 	_, stdout, _ = e.do("template", "-shared", "{seq:1+}/{date:yyyy}", "-period", "year")
 	require.Contains(t, stdout, "sequences  1 to 10^15-1; they start again at ")
 	require.Regexp(t, `(?m)^\S+  1/\d{4} +now$`, stdout)

@@ -11,15 +11,17 @@ type alphabet struct {
 	name, digits string
 	widest       int    // greatest width, which keeps every sequence below 10^15
 	noun         string // the digits, in a message
+	least        int64  // sequence that is printed as the first digit alone
 }
 
-var decimal = &alphabet{"decimal", digits, maxWidth, "decimal digits"}
+var decimal = &alphabet{"decimal", digits, maxWidth, "decimal digits", 0}
 
 // alphabets has the alphabets by their names in templates. base32 is Crockford's, without look-alikes.
 var alphabets = map[string]*alphabet{
-	"base32":  {"base32", "0123456789ABCDEFGHJKMNPQRSTVWXYZ", 9, "base32 digits"},
-	"base36":  {"base36", "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", 9, "base36 digits"},
-	"letters": {"letters", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", 9, "letters"},
+	"base32":  {"base32", "0123456789ABCDEFGHJKMNPQRSTVWXYZ", 9, "base32 digits", 0},
+	"base36":  {"base36", "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", 9, "base36 digits", 0},
+	"letters": {"letters", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", 9, "letters", 0},
+	"alpha":   {"alpha", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", 9, "letters", 1},
 }
 
 // zeros has as many zeros as the widest padding.
@@ -31,12 +33,14 @@ func (a *alphabet) largest(width int) int64 {
 	for range width {
 		n *= int64(len(a.digits))
 	}
-	return n - 1
+	return n - 1 + a.least
 }
 
-// appendPadded appends n with leading zeros up to width digits. A wider or negative n is appended in decimal.
+// appendPadded appends n, padded on the left to width digits. An n that is wider, or less than a.least, is appended in
+// decimal.
 func appendPadded(b []byte, n int64, width int, a *alphabet) []byte {
-	at, base, rest := len(b), uint64(len(a.digits)), uint64(n) // unsigned, so a negative n is wider than any field
+	// Unsigned, so an n that is too small is wider than any field.
+	at, base, rest := len(b), uint64(len(a.digits)), uint64(n-a.least)
 	b = append(b, zeros[:width]...)
 	for i := len(b) - 1; i >= at && (rest > 0 || a.digits[0] != '0'); i-- {
 		b[i] = a.digits[rest%base]
@@ -58,5 +62,5 @@ func parseDigits(s string, a *alphabet) (int64, error) {
 		}
 		v = v*int64(len(a.digits)) + int64(digit)
 	}
-	return v, nil
+	return v + a.least, nil
 }

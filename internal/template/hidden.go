@@ -15,8 +15,8 @@ import (
 func (t *Template) Hide(key []byte, prefix, counter string) error {
 	if n := t.alphabet.largest(t.seqWidth); t.grows || n < 999_999 {
 		return fmt.Errorf("serial: WithHiddenSequence: the template has %d sequences; want a million or more "+
-			"of one width: {seq:6} to {seq:15}, {seq:4:base32}, {seq:4:base36}, {seq:5:letters} or wider, "+
-			"without +", n)
+			"of one width: {seq:6} to {seq:15}, {seq:4:base32}, {seq:4:base36}, {seq:5:alpha}, {seq:5:letters} or "+
+			"wider, without +", n)
 	}
 	cipher, err := ff1.New(key, len(t.alphabet.digits), t.seqWidth)
 	if err != nil {

@@ -30,9 +30,9 @@ func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 		case fieldDate:
 			b = append(b, date...)
 		case fieldSeq:
-			if t.cipher != nil && seq >= 0 && seq <= t.Largest() {
+			if least := t.alphabet.least; t.cipher != nil && seq >= least && seq <= t.Largest() {
 				var tweak [256]byte
-				seq = t.cipher.Encrypt(t.tweak(tweak[:0], typ, label), seq)
+				seq = least + t.cipher.Encrypt(t.tweak(tweak[:0], typ, label), seq-least)
 			}
 			b = appendPadded(b, seq, t.seqWidth, t.alphabet)
 		case fieldCheck:
@@ -144,7 +144,9 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 	}
 	if t.cipher != nil {
 		var tweak [256]byte
-		if n.Seq = t.cipher.Decrypt(t.tweak(tweak[:0], n.Type, n.Span.Label), n.Seq); n.Seq < 1 {
+		least := t.alphabet.least
+		n.Seq = least + t.cipher.Decrypt(t.tweak(tweak[:0], n.Type, n.Span.Label), n.Seq-least)
+		if n.Seq < 1 {
 			return bad("its sequence is 0 when decrypted, the first is 1")
 		}
 	}

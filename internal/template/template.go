@@ -202,7 +202,7 @@ func (t *Template) parseSeq(arg string) error {
 	width, _ := strconv.Atoi(digits)
 	switch {
 	case t.alphabet == nil:
-		return fmt.Errorf("unknown alphabet %q; want base32, base36 or letters, or none for decimal digits", name)
+		return fmt.Errorf("unknown alphabet %q; want base32, base36, alpha or letters, or none for decimal digits", name)
 	case hasAlphabet && grows:
 		return fmt.Errorf("a sequence in %s cannot grow; only a decimal one can", name)
 	case width < 1 || width > t.alphabet.widest || strconv.Itoa(width) != digits:

@@ -168,7 +168,8 @@ func randomTemplate(r *rand.Rand) string {
 	}
 	fields := []string{pick("{type}", "{type}", "{type}", ""), pick("{seq}",
 		"{seq:1}", "{seq:6}", "{seq:6}", "{seq:15}", "-{seq:2+}.", "{seq:4:base32}",
-		"{seq:9:base32}", "{seq:1:base36}", "{seq:9:base36}", "{seq:3:letters}", "{seq:9:letters}")}
+		"{seq:9:base32}", "{seq:1:base36}", "{seq:9:base36}", "{seq:3:letters}", "{seq:9:letters}",
+		"{seq:1:alpha}", "{seq:9:alpha}")}
 	if date != "" || r.IntN(5) > 0 {
 		fields = append(fields, "{date:"+date+"}")
 	}
@@ -376,6 +377,7 @@ func TestAlphabets(t *testing.T) {
 		{"base32", 1, 31, "Z"}, {"base32", 4, 1<<20 - 1, "ZZZZ"}, {"base32", 9, 1<<45 - 1, "ZZZZZZZZZ"},
 		{"base36", 1, 35, "Z"}, {"base36", 2, 1295, "ZZ"}, {"base36", 9, 101559956668415, "ZZZZZZZZZ"},
 		{"letters", 1, 25, "Z"}, {"letters", 3, 17_575, "ZZZ"}, {"letters", 9, 5_429_503_678_975, "ZZZZZZZZZ"},
+		{"alpha", 1, 26, "Z"}, {"alpha", 3, 17_576, "ZZZ"}, {"alpha", 9, 5_429_503_678_976, "ZZZZZZZZZ"},
 	} {
 		s := newScheme(t, withText(fmt.Sprintf("{type}-{seq:%d:%s}", c.width, c.alphabet)),
 			per(calendar.Never))
@@ -405,6 +407,16 @@ func TestAlphabets(t *testing.T) {
 	}
 	require.ErrorContains(t, errOf(s.Parse("SEQ-AAA")), "its sequence is 0")
 	require.ErrorContains(t, errOf(s.Parse("SEQ-AA1")), `got "AA1", want 3 letters (ABCDEFGHIJKLMNOPQRSTUVWXYZ)`)
+	s = newScheme(t, withText("{type}-{seq:3:alpha}"), per(calendar.Never))
+	for seq, want := range map[int64]string{1: "SEQ-AAA", 2: "SEQ-AAB", 26: "SEQ-AAZ", 27: "SEQ-ABA", 17_576: "SEQ-ZZZ"} {
+		n, err := s.Number("SEQ", at, seq)
+		require.NoError(t, err)
+		require.Equal(t, want, n.String())
+		requireResult(t, n)(s.Parse(want))
+		n.Seq = 0 // as Peek shows it before the first number
+		require.Equal(t, "SEQ-0", n.String())
+		require.ErrorIs(t, errOf(s.Parse("SEQ-0")), template.ErrInvalidNumber)
+	}
 	s = newScheme(t, withText("{type}-{seq:4:base32}"), per(calendar.Never))
 	for _, letter := range []string{"I", "L", "O", "U"} { // which are misread
 		require.ErrorContains(t, errOf(s.Parse("T-000"+letter)), "base32")
@@ -458,6 +470,30 @@ func TestHiddenSequences(t *testing.T) {
 	_, err = parse(withText("{type}{date:yyyyMMdd}{seq:9:letters}"), hidden(hiddenKey))
 	require.NoError(t, err)
 
+	// The alphabet alpha has one more sequence, and prints the image of the sequence before.
+	alpha := encrypt(withText("{type}{date:yyyyMMdd}{seq:5:alpha}"))
+	for seq := int64(1); seq <= 100; seq++ {
+		number, err := alpha.Number("IS", at, seq)
+		require.NoError(t, err)
+		requireResult(t, number)(alpha.Parse(number.String()))
+		if seq > 1 {
+			require.Equal(t, image(letters, "IS", at, seq-1), image(alpha, "IS", at, seq))
+		}
+	}
+	_, err = alpha.Number("IS", at, 11_881_376)
+	require.NoError(t, err)
+	for _, text := range []string{"AAAAA", "ZZZZZ"} { // every image is a sequence's
+		number, err := alpha.Parse("IS20241230" + text)
+		require.NoError(t, err)
+		require.Equal(t, "IS20241230"+text, number.String())
+	}
+	_, err = parse(withText("{type}{date:yyyyMMdd}{seq:4:alpha}"), hidden(hiddenKey))
+	require.ErrorContains(t, err, "the template has 456976 sequences; want a million or more")
+	number, err := alpha.Number("IS", at, 1)
+	require.NoError(t, err)
+	number.Seq = 0
+	require.Equal(t, "IS202412300", number.String())
+
 	// Sequences that are not issued print too: 0 as Peek shows it, and larger ones in full.
 	zero := n
 	zero.Seq = 0
@@ -503,6 +539,7 @@ func TestInt64(t *testing.T) {
 	}
 	for pattern, want := range map[string]string{
 		"{type}{seq:4:base32}": "base32", "{type}{seq:4:base36}": "base36", "{type}{seq:4:letters}": "letters",
+		"{type}{seq:4:alpha}":                "alpha",
 		"{type}{date:yyyyMMddHHmmss}{seq:9}": "larger than", "{type}-{seq:1+}": "outgrown",
 	} {
 		n, err := newScheme(t, per(calendar.Never), withText(pattern)).Number("IS", at, 10)
@@ -650,7 +687,7 @@ func TestPrintMarks(t *testing.T) {
 		"{type}{date:GGGGWW}{seq:6}", "{type}{seq:6}{date:GGGGWW}", "{date:GGGGWW}{type}{seq:6}",
 		"{type}{date:WWGGGG}{seq:6}", "{type}{date:GGGGWWdd}{seq:6}", "{type}{date:GGGGWW}{seq:6:base32}",
 		"{type}{date:GGGGWW}{seq:6:base36}", "{type}{date:GGGGWW}{seq:6}{check:luhn}",
-		"{type}{date:GGGGWW}{seq:6:letters}", "{type}{date:GGGGWW}{seq:6}{check:731}",
+		"{type}{date:GGGGWW}{seq:6:letters}", "{type}{date:GGGGWW}{seq:6:alpha}", "{type}{date:GGGGWW}{seq:6}{check:731}",
 		"{type}{date:GGGGWW}{seq:6}{check:be97}", "{type}{date:GGGGWW}{seq:6}{check:10r}",
 		"{type}{date:GGGGWW}{seq:6}{check:damm}", "{type}{date:GGGGWW}{check:damm}{seq:6}", "{type}{date:yyyyMMdd}{seq:6}",
 	} {
