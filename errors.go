@@ -28,7 +28,8 @@ var (
 	// contains an invisible character, or that Unicode's normalization form NFKC changes it. For example, NFKC changes
 	// full-width letters and the KELVIN SIGN. Marks may follow a letter, as in Hindi, Bengali and Thai, and the letters
 	// U+0E33 of Thai and U+0EB3 of Lao are allowed although NFKC changes them. With a template whose check digit covers
-	// letters, only ASCII types are allowed. Nothing was sent to Redis.
+	// letters, only ASCII types are allowed, and with the check digit s10 only types without ASCII digits. Nothing was
+	// sent to Redis.
 	ErrInvalidType = template.ErrInvalidType
 
 	// ErrExhausted means that the period has fewer numbers left than the call asked for. The counter did not move,
@@ -169,9 +170,9 @@ func describeContent(content, typ string) string {
 
 // describeExhausted describes that too few numbers are left, or that the last day has ended.
 func (g *Generator) describeExhausted(r *exchange.Refusal) error {
-	over, cure := r.Status == exchange.Over, "wider {seq} in the template"
+	over, cure := r.Status == exchange.Over, "the template can print no wider sequence, so use another type"
 	if wider, err := g.Scheme().WithTemplate(g.template.Widen()); err == nil {
-		cure = "wider template, such as " + wider.text + ","
+		cure = "a wider template, such as " + wider.text + ", takes effect at once"
 	}
 	switch {
 	case r.EarlierErr != nil && over: // that attempt may have consumed numbers, but ErrExhausted means that none were
@@ -185,9 +186,9 @@ func (g *Generator) describeExhausted(r *exchange.Refusal) error {
 		return fmt.Errorf("%w: %s holds more than any sequence, so somebody has changed it; find the last one used, delete "+
 			"the key, and run: %s", ErrExhausted, g.issuer.CounterKey(r.Type, r.Period.Label), g.operate(r, "raise"))
 	case g.limit < g.template.Largest():
-		cure = "larger WithLast"
+		cure = "a larger WithLast takes effect at once"
 	}
-	return fmt.Errorf("%w: %s of %s is at %s of %d; a %s takes effect at once",
+	return fmt.Errorf("%w: %s of %s is at %s of %d; %s",
 		ErrExhausted, g.subject(r.Type), calendar.FormatLabel(r.Period.Label), r.Detail, g.limit, cure)
 }
 

@@ -194,15 +194,19 @@ func newNumber(t *template.Template, s calendar.Span, typ string, seq int64) Num
 //	731    one digit, as in Finnish payment references; misses swaps of digits that differ by 5
 //	be97   two digits, 01 to 97, as in Belgian payment references; misses no swap
 //	10r    one digit, modulo 10 recursive, as in Swiss payment references; misses 1 swap in 45
+//	11     one digit, modulo 11, as in the access keys of Brazilian invoices (NF-e); misses 1 swap and 1 wrong digit in 55
+//	s10    one digit, modulo 11 with other weights, as in postal items of UPU S10; misses 1 swap and 1 wrong digit in 55
 //
 // These shares are averages over all numbers; a single template may differ. Each algorithm finds every other single
 // wrong character, and every other swap of two consecutive covered characters.
 //
-// Most cover all ASCII digits in the rest of the number and nothing else, and are refused with an
-// alphabet. 97-10 and 37-36 also cover all ASCII letters, treat lower case as upper case, and allow ASCII types only
-// ([ErrInvalidType]). The rest of the number is covered in the order printed, except that 97-10 covers the characters
-// after it first and then those before it. So "RF{check:97-10}..." is a creditor reference of ISO 11649, and at the end
-// of the template it is plain MOD 97-10. [Generator.Parse] returns [ErrCheckDigit] if the check digit is wrong.
+// Most cover all ASCII digits in the rest of the number and nothing else, and are refused with an alphabet. 97-10 and
+// 37-36 also cover all ASCII letters, treat lower case as upper case, and allow ASCII types only ([ErrInvalidType]).
+// The rest of the number is covered in the order printed, except that 97-10 covers the characters after it first and
+// then those before it. So "RF{check:97-10}..." is a creditor reference of ISO 11649, and at the end of the template it
+// is plain MOD 97-10. s10 is defined for eight digits: the template must print exactly eight before it and none after
+// it, and types may have no ASCII digits ([ErrInvalidType]). So "{type}{seq:8}{check:s10}GB" gives "RR473124829GB".
+// [Generator.Parse] returns [ErrCheckDigit] if the check digit is wrong.
 //
 // # Limits
 //

@@ -192,12 +192,13 @@ func noFloor(context.Context, string, time.Time) (int64, error) { return 0, nil 
 // A full day's error names a wider template, which takes effect at once.
 func TestFullDay(t *testing.T) {
 	for text, wider := range map[string]string{
-		"{type}{date:yyyyMMdd}{seq}":            "{type}{date:yyyyMMdd}{seq:5}",
-		"{{seq}}{seq:1}{type}{date:yyyyMMdd}-":  "{{seq}}{seq:2}{type}{date:yyyyMMdd}-",
-		"{type}{date:yyyyMMdd}{seq:2:base32}":   "{type}{date:yyyyMMdd}{seq:3:base32}",
-		"{type}{date:yyyyMMdd}{seq:2:alpha}":    "{type}{date:yyyyMMdd}{seq:3:alpha}",
-		"{type}{date:yyyyMMdd}{seq:15}":         "",
-		"{seq:9:letters}/{type}{date:yyyyMMdd}": "",
+		"{type}{date:yyyyMMdd}{seq}":                     "{type}{date:yyyyMMdd}{seq:5}",
+		"{{seq}}{seq:1}{type}{date:yyyyMMdd}-":           "{{seq}}{seq:2}{type}{date:yyyyMMdd}-",
+		"{type}{date:yyyyMMdd}{seq:2:base32}":            "{type}{date:yyyyMMdd}{seq:3:base32}",
+		"{type}{date:yyyyMMdd}{seq:2:alpha}":             "{type}{date:yyyyMMdd}{seq:3:alpha}",
+		"{type}{date:yyyyMMdd}{seq:15}":                  "",
+		"{seq:9:letters}/{type}{date:yyyyMMdd}":          "",
+		"{type}{date:yyyy-'0'MMM-dd}{seq:1}-{check:s10}": "",
 	} {
 		s := &service{redis: serialtest.NewRedis(t, noon)}
 		s.Generator = s.generator(t, serial.WithTemplate(text))
@@ -208,6 +209,7 @@ func TestFullDay(t *testing.T) {
 		found := regexp.MustCompile(`a wider template, such as (.*), takes effect at once`).FindStringSubmatch(stderr)
 		if wider == "" {
 			require.Nil(t, found, stderr)
+			require.Contains(t, stderr, "; the template can print no wider sequence, so use another type")
 			continue
 		}
 		require.NotNil(t, found, stderr)

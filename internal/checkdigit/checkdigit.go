@@ -10,11 +10,14 @@
 //	731     Finnish references    digits              one digit               digits that differ by 5
 //	be97    Belgian references    digits              two digits, 01 to 97    none
 //	10r     Swiss references      digits              one digit               1 in 45
+//	11      Brazilian NF-e keys   digits              one digit               1 in 55
+//	s10     UPU S10               8 digits            one digit               1 in 55
 //
-// Each finds every single wrong character, with one exception: 97-10 misses 1 in 97 letters typed as a digit and 1 in
-// 97 digits typed as a letter. A letter counts as two digits, so everything before it moves by one place. These shares,
-// and the shares of swaps, assume that all remainders before the error are equally likely; in numbers of one template
-// they vary.
+// Each finds every single wrong character, with two exceptions. 97-10 misses 1 in 97 letters typed as a digit and 1 in
+// 97 digits typed as a letter: a letter counts as two digits, so everything before it moves by one place. 11 and s10 have
+// eleven remainders for ten digits, so two remainders share a digit: they miss 1 in 55 wrong digits that they cover.
+// These shares, and the shares of swaps, assume that all remainders before the error are equally likely; in numbers of
+// one template they vary.
 //
 // Neighbours are consecutive covered characters. The check counts as the last character: if it is printed elsewhere, a
 // swap with a character next to it may be missed.
@@ -26,19 +29,22 @@ type Algorithm struct {
 	Name    string // name in a template, such as "luhn"
 	Width   int    // count of check characters
 	Letters bool   // covers ASCII letters and digits; otherwise ASCII digits alone
+	Digits  int    // count of digits that it is defined for, all before the check; 0 for any digits
 }
 
 // Algorithms has all algorithms by name.
 var Algorithms = map[string]Algorithm{
-	"luhn":  {"luhn", 1, false},
-	"damm":  {"damm", 1, false},
-	"gs1":   {"gs1", 1, false},
-	"11-10": {"11-10", 1, false},
-	"97-10": {"97-10", 2, true},
-	"37-36": {"37-36", 1, true},
-	"731":   {"731", 1, false},
-	"be97":  {"be97", 2, false},
-	"10r":   {"10r", 1, false},
+	"luhn":  {"luhn", 1, false, 0},
+	"damm":  {"damm", 1, false, 0},
+	"gs1":   {"gs1", 1, false, 0},
+	"11-10": {"11-10", 1, false, 0},
+	"97-10": {"97-10", 2, true, 0},
+	"37-36": {"37-36", 1, true, 0},
+	"731":   {"731", 1, false, 0},
+	"be97":  {"be97", 2, false, 0},
+	"10r":   {"10r", 1, false, 0},
+	"11":    {"11", 1, false, 0},
+	"s10":   {"s10", 1, false, 8},
 }
 
 // inline is the length up to which Append needs no heap: a template's 256 bytes and a type's 64.
@@ -69,11 +75,14 @@ func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
 	// Static calls: with a function variable, buf and parts would escape to the heap.
 	switch a.Name {
 	case "luhn":
-		return append(b, character(weighted(values, "0246813579", "0123456789"))) // the sum of the digits of 2d
+		for i := len(values) - 1; i >= 0; i -= 2 {
+			values[i] = "\x00\x02\x04\x06\x08\x01\x03\x05\x07\x09"[values[i]] // the sum of the digits of 2d
+		}
+		return append(b, "0987654321"[weighted(values, "1")%10])
 	case "damm":
 		return append(b, character(damm(values)))
 	case "gs1":
-		return append(b, character(weighted(values, "0369258147", "0123456789"))) // 3d, modulo 10
+		return append(b, "0987654321"[weighted(values, "31")%10])
 	case "11-10":
 		return append(b, character(hybrid(values, 10)))
 	case "97-10":
@@ -82,12 +91,16 @@ func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
 	case "37-36":
 		return append(b, character(hybrid(values, 36)))
 	case "731":
-		return append(b, character(weighted(values, "0741852963", "0369258147", "0123456789"))) // 7d, 3d, d
+		return append(b, "0987654321"[weighted(values, "731")%10])
 	case "be97":
 		check := (mod97(values)+96)%97 + 1 // 97 for 0
 		return append(b, character(check/10), character(check%10))
 	case "10r":
 		return append(b, character(recursive(values)))
+	case "11": // 11 minus the remainder, but 0 for 11 and 10
+		return append(b, "00987654321"[weighted(values, "23456789")%11])
+	case "s10": // 11 minus the remainder, but 5 for 11 and 0 for 10
+		return append(b, "50987654321"[weighted(values, "79532468")%11])
 	}
 	return b
 }
@@ -95,17 +108,16 @@ func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
 // character returns the character of a value, 0 to 35.
 func character(value int) byte { return "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[value] }
 
-// weighted returns the check that makes the sum of the digits divisible by 10. From the last one, a digit d counts as
-// weights[0][d], the digit before it by weights[1], and so on in turn.
-func weighted(digits []byte, weights ...string) int {
+// weighted returns the sum of the digits, each times a weight: the last one times the first weight, and so on in turn.
+func weighted(digits []byte, weights string) int {
 	sum, turn := 0, 0
 	for i := range digits {
-		sum += int(weights[turn][digits[len(digits)-1-i]] - '0')
+		sum += int(weights[turn]-'0') * int(digits[len(digits)-1-i])
 		if turn++; turn == len(weights) {
 			turn = 0
 		}
 	}
-	return (10 - sum%10) % 10
+	return sum
 }
 
 // quasigroup is the totally anti-symmetric quasigroup of Damm's thesis: rows are interim digits, columns the next

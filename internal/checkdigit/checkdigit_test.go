@@ -29,7 +29,7 @@ func valid(a checkdigit.Algorithm, number string) bool {
 }
 
 func TestAlgorithms(t *testing.T) {
-	require.Equal(t, []string{"10r", "11-10", "37-36", "731", "97-10", "be97", "damm", "gs1", "luhn"}, names())
+	require.Equal(t, strings.Fields("10r 11 11-10 37-36 731 97-10 be97 damm gs1 luhn s10"), names())
 	for name, a := range checkdigit.Algorithms {
 		require.Equal(t, name, a.Name)
 		require.Len(t, check(a, "4711"), a.Width)
@@ -93,6 +93,21 @@ func TestPublished(t *testing.T) {
 			{"01-000162-", "8"},
 			{"80-000002-", "2"},
 		},
+		"11": {
+			{"5206043300991100250655012000000780026730161", "5"}, // access keys of NF-e, MDF-e and CF-e in Brazil
+			{"3518129895720500016466745183092501579140067", "9"},
+			{"5013124874035101179558000149000153134595274", "5"},
+			{"4314020109898301068065796000000599114812744", "6"},
+			{"3515080872321800018659900004019000024111425", "7"},
+			{"3515030077657400074155003005616108465900349", "0"}, // the remainder 1
+			{"", "0"}, // the remainder 0
+		},
+		"s10": {
+			{"RR 473 124 82", "9"},
+			{"RB12345678", "5"},
+			{"00000015", "5"}, // 9 and 5 times 7, so the remainder 0
+			{"00000008", "0"}, // 8 times 7, so the remainder 1
+		},
 	} {
 		a := checkdigit.Algorithms[name]
 		for _, example := range examples {
@@ -126,7 +141,8 @@ func random(rnd *rand.Rand, a checkdigit.Algorithm) string {
 	return string(a.Append(number, number))
 }
 
-// A character in the place of another is found, wherever it stands and also in the check.
+// A character in the place of another is found, wherever it stands and also in the check. The exceptions are those that
+// the package's documentation names.
 func TestSingleErrors(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, name := range names() {
@@ -139,9 +155,12 @@ func TestSingleErrors(t *testing.T) {
 						continue
 					}
 					wrong := number[:i] + string(c) + number[i+1:]
-					mixed := isLetter(c) != isLetter(number[i]) && i < len(number)-a.Width
-					if valid(a, wrong) && !(name == "97-10" && mixed) { // see TestMod97Misses
-						t.Fatalf("%s takes %s for %s", name, wrong, number)
+					end := len(number) - a.Width
+					mixed := isLetter(c) != isLetter(number[i]) && i < end
+					switch _, elevens := sameCheck[name]; {
+					case name == "97-10" && mixed: // see TestMod97Misses
+					case valid(a, wrong) != (elevens && i < end && elevenMisses(name, number[:end], wrong[:end])):
+						t.Fatalf("%s, %s for %s: missed is not %t", name, wrong, number, valid(a, wrong))
 					}
 				}
 			}
@@ -166,6 +185,8 @@ func TestSwaps(t *testing.T) {
 		"37-36": func(number string, i int) bool { return hybridMisses(number, i, 36) },
 		"be97":  func(string, int) bool { return false },
 		"10r":   recursiveMisses,
+		"11":    func(number string, i int) bool { return elevenMissesSwap("11", number, i) },
+		"s10":   func(number string, i int) bool { return elevenMissesSwap("s10", number, i) },
 	}
 	misses["731"] = misses["gs1"]
 	rnd := rand.New(rand.NewPCG(3, 4))
@@ -204,6 +225,63 @@ func recursiveMisses(number string, i int) bool {
 func carryOf(number string) int {
 	return walk(number, "0946827135", "9468271350", "4682713509", "6827135094", "8271350946", "2713509468", "7135094682",
 		"1350946827", "3509468271", "5094682713")
+}
+
+// elevens has the weights of the algorithms modulo 11, from the right.
+var elevens = map[string][]int{"11": {2, 3, 4, 5, 6, 7, 8, 9}, "s10": {7, 9, 5, 3, 2, 4, 6, 8}}
+
+// sameCheck has the two remainders modulo 11 that an algorithm gives the same check.
+var sameCheck = map[string][]int{"11": {0, 1}, "s10": {0, 6}}
+
+// elevenMisses reports whether two numbers without their checks have the two remainders that have the same check.
+func elevenMisses(name, right, wrong string) bool {
+	remainders := []int{weighted(right, elevens[name]...) % 11, weighted(wrong, elevens[name]...) % 11}
+	slices.Sort(remainders)
+	return slices.Equal(remainders, sameCheck[name])
+}
+
+// elevenMissesSwap reports whether an algorithm modulo 11 misses the swap of number[i] and number[i+1].
+func elevenMissesSwap(name, number string, i int) bool {
+	end := len(number) - 1
+	if i+1 < end {
+		return elevenMisses(name, number[:end], number[:i]+string([]byte{number[i+1], number[i]})+number[i+2:end])
+	}
+	// The last digit and the check. Elsewhere than in these cases, the check is the negative remainder, so the two
+	// numbers could have each other's last digit as the check only if both digits were equal.
+	before := weighted(number[:i]+"0", elevens[name]...) % 11
+	pair := fmt.Sprintf("%d %c%c", before, min(number[i], number[i+1]), max(number[i], number[i+1]))
+	return slices.Contains(map[string][]string{"11": {"10 01"}, "s10": {"5 45", "9 02"}}[name], pair)
+}
+
+// The algorithms modulo 11 miss 1 in 55 wrong digits and 1 in 55 swaps of covered digits: all cases are tried, behind
+// every remainder.
+func TestElevenMisses(t *testing.T) {
+	for name := range elevens {
+		a := checkdigit.Algorithms[name]
+		missed, all := 0, 0
+		for remainder := range 11 {
+			before := 10
+			for weighted(fmt.Sprint(before, "00"), elevens[name]...)%11 != remainder {
+				before++
+			}
+			for _, d := range digits {
+				for _, other := range digits {
+					if d == other {
+						continue
+					}
+					all++
+					right, wrong := fmt.Sprintf("%d%c0", before, d), fmt.Sprintf("%d%c0", before, other)
+					swapped, back := fmt.Sprintf("%d%c%c", before, d, other), fmt.Sprintf("%d%c%c", before, other, d)
+					for _, numbers := range [][2]string{{right, wrong}, {swapped, back}} {
+						if check(a, numbers[0]) == check(a, numbers[1]) {
+							missed++
+						}
+					}
+				}
+			}
+		}
+		require.Equal(t, 2*all, missed*55, name)
+	}
 }
 
 // walk returns where the digits of number lead from 0: each to what the current row has at its place.
@@ -298,7 +376,7 @@ func TestCovered(t *testing.T) {
 		require.Equal(t, check(a, strings.ReplaceAll(long, "-", "")), check(a, long), name)
 	}
 	for name, want := range map[string]string{"luhn": "0", "damm": "0", "gs1": "0", "11-10": "1", "97-10": "98",
-		"37-36": "1", "731": "0", "be97": "97", "10r": "0"} {
+		"37-36": "1", "731": "0", "be97": "97", "10r": "0", "11": "0", "s10": "5"} {
 		require.Equal(t, want, check(checkdigit.Algorithms[name], "--"), name)
 	}
 }
@@ -378,9 +456,23 @@ var equations = map[string]func(number string) bool{
 		return ok && check == fmt.Sprintf("%02d", cmp.Or(remainder, 97))
 	},
 	"10r": func(number string) bool { return carryOf(number) == 0 },
+	"11": func(number string) bool { // the check makes the sum 0, but 0 stands for 10 too
+		sum := elevenSum("11", number)
+		return sum == 0 || sum == 1 && strings.HasSuffix(number, "0")
+	},
+	"s10": func(number string) bool { // 0 stands for 10, and 5 for 0 too
+		sum, check := elevenSum("s10", number), number[len(number)-1]
+		return sum == 0 && check != '0' || sum == 1 && check == '0' || sum == 5 && check == '5'
+	},
 }
 
-// weighted is the sum of the digits, each times a weight; the weights repeat, and the first is the check's.
+// elevenSum is the sum of the weighted digits and the check, modulo 11.
+func elevenSum(name, number string) int {
+	end := len(number) - 1
+	return (weighted(number[:end], elevens[name]...) + int(number[end]-'0')) % 11
+}
+
+// weighted is the sum of the digits, each times a weight. The weights repeat, and the first is the last digit's.
 func weighted(number string, weights ...int) (sum int) {
 	for i := range len(number) {
 		sum += int(number[i]-'0') * weights[(len(number)-1-i)%len(weights)]

@@ -152,6 +152,36 @@ func (t *Template) parse() error {
 		return fmt.Errorf("{check:%s} covers digits only, and the sequence is printed in %s; "+
 			"want 97-10 or 37-36", t.check.Name, t.alphabet.name)
 	}
+	return t.checkDigits()
+}
+
+// checkDigits refuses a check digit that is defined for a certain count of digits if the template prints another one,
+// or prints digits after it. The type has none; see CheckType.
+func (t *Template) checkDigits() error {
+	if t.check.Digits == 0 {
+		return nil
+	}
+	var printed [2]int // before and after the check digit
+	side := 0
+	for _, f := range t.pieces {
+		switch {
+		case f.kind == fieldCheck:
+			side = 1
+		case f.run == digits:
+			return fmt.Errorf("{check:%s} needs exactly %d digits before it, and this template does not print a fixed "+
+				"number of digits; want {seq:WIDTH} without +, MM and dd", t.check.Name, t.check.Digits)
+		}
+		isNumber := f.kind == fieldDate && f.part != separator && f.names == nil
+		for _, c := range []byte(f.text) {
+			if f.kind != fieldCheck && (isNumber || '0' <= c && c <= '9') {
+				printed[side]++
+			}
+		}
+	}
+	if printed != [2]int{t.check.Digits, 0} {
+		return fmt.Errorf("{check:%s} needs exactly %d digits before it and none after it; this template prints %d before "+
+			"it and %d after it", t.check.Name, t.check.Digits, printed[0], printed[1])
+	}
 	return nil
 }
 
@@ -176,7 +206,8 @@ func (t *Template) parseField(body string) (err error) {
 		f.text = arg
 	case f.kind == fieldCheck:
 		if t.check = checkdigit.Algorithms[arg]; t.check.Width == 0 {
-			err = fmt.Errorf("unknown check digit %q; want luhn, damm, gs1, 11-10, 97-10, 37-36, 731, be97, 10r", arg)
+			err = fmt.Errorf("unknown check digit %q; want luhn, damm, gs1, 11-10, 97-10, 37-36, 731, be97, 10r, "+
+				"11, s10", arg)
 		}
 		f.text = zeros[:t.check.Width]
 	default:
@@ -289,7 +320,7 @@ func (t *Template) Widen() string {
 }
 
 // CheckType refuses a type that the template cannot print: any but "" if it prints none. Check digits that cover
-// letters cover only ASCII letters.
+// letters cover only ASCII letters, and one that covers a certain count of digits leaves none to the type.
 func (t *Template) CheckType(typ string) error {
 	if !t.Typed {
 		if typ != "" {
@@ -303,6 +334,10 @@ func (t *Template) CheckType(typ string) error {
 	if t.check.Letters && utf8.RuneCountInString(typ) != len(typ) {
 		return fmt.Errorf("%w %.80q: {check:%s} covers letters; want ASCII letters, digits and - _ . /",
 			ErrInvalidType, typ, t.check.Name)
+	}
+	if t.check.Digits > 0 && strings.ContainsAny(typ, digits) {
+		return fmt.Errorf("%w %.80q: {check:%s} covers %d digits, which the template prints; want no ASCII digits",
+			ErrInvalidType, typ, t.check.Name, t.check.Digits)
 	}
 	return nil
 }

@@ -175,7 +175,7 @@ func randomTemplate(r *rand.Rand) string {
 	}
 	if r.IntN(3) == 0 {
 		fields = append(fields, "{check:"+pick("luhn", "damm", "gs1", "11-10", "97-10", "97-10", "37-36", "37-36", "731",
-			"be97", "10r")+"}")
+			"be97", "10r", "11")+"}")
 	}
 	r.Shuffle(len(fields), func(i, j int) { fields[i], fields[j] = fields[j], fields[i] })
 	pattern := ""
@@ -328,6 +328,10 @@ func TestCheckDigits(t *testing.T) {
 		{"{type}{seq:4}{check:37-36}", "a12425gabc123", 4002, "a12425gabc1234002M"},
 		{"{type}{seq:5}{check:731}", "1", 23456, "1234561"},
 		{"+++{type}/{seq:4}/554{check:be97}+++", "090", 9337, "+++090/9337/55493+++"},
+		{"{type}{seq:8}{check:s10}GB", "RR", 47312482, "RR473124829GB"},
+		{"{type}-{date:'7'MMM-}{seq:7}-GB{check:s10}", "RR", 3124829, "RR-7DEC-3124829-GB5"},
+		{"{type}{seq:15}{check:11}", "5206043300991100250655012000", 780_026_730_161,
+			"52060433009911002506550120000007800267301615"}, // an access key of a Brazilian NF-e
 		{"{type}{check:10r}{seq:15}", "21000000000", 313_947_143_000_901, "210000000007313947143000901"},
 	} {
 		s := newScheme(t, withText(c.pattern), per(calendar.Never))
@@ -337,7 +341,7 @@ func TestCheckDigits(t *testing.T) {
 		requireResult(t, n)(s.Parse(c.want))
 	}
 
-	// Every wrong digit is found, also where the sequence would be 0 or the date does not exist.
+	// Every wrong digit is found, also where the sequence would be 0 or the date does not exist. 11 and s10 miss some.
 	for _, algorithm := range []string{"luhn", "damm", "gs1", "11-10", "97-10", "37-36", "731", "be97", "10r"} {
 		for _, pattern := range []string{"{type}{date:yyyyMMdd}{seq:4}{check:%s}", "{check:%s}{type}{date:yyyyMMdd}{seq:4}",
 			"{type}{date:yyyyMM}{check:%s}{date}{seq}"} {
@@ -358,6 +362,15 @@ func TestCheckDigits(t *testing.T) {
 				}
 			}
 		}
+	}
+	s := newScheme(t, withText("{type}{seq:8}{check:s10}"), per(calendar.Never)) // types may have other scripts' digits
+	require.ErrorContains(t, errOf(s.Number("R1", at, 1)), "covers 8 digits, which the template prints; want no ASCII")
+	require.ErrorIs(t, errOf(s.Number("R1", at, 1)), template.ErrInvalidType)
+	require.ErrorIs(t, errOf(s.Parse("R1000000080")), template.ErrInvalidType)
+	for _, typ := range []string{"订单", "१"} {
+		n, err := s.Number(typ, at, 8)
+		require.NoError(t, err)
+		requireResult(t, n)(s.Parse(typ + "000000080"))
 	}
 	for _, algorithm := range []string{"97-10", "37-36"} {
 		s := newScheme(t, withText("{type}-{seq}{check:"+algorithm+"}"), per(calendar.Never))
@@ -689,6 +702,7 @@ func TestPrintMarks(t *testing.T) {
 		"{type}{date:GGGGWW}{seq:6:base36}", "{type}{date:GGGGWW}{seq:6}{check:luhn}",
 		"{type}{date:GGGGWW}{seq:6:letters}", "{type}{date:GGGGWW}{seq:6:alpha}", "{type}{date:GGGGWW}{seq:6}{check:731}",
 		"{type}{date:GGGGWW}{seq:6}{check:be97}", "{type}{date:GGGGWW}{seq:6}{check:10r}",
+		"{type}{date:GGGGWW}{seq:6}{check:11}",
 		"{type}{date:GGGGWW}{seq:6}{check:damm}", "{type}{date:GGGGWW}{check:damm}{seq:6}", "{type}{date:yyyyMMdd}{seq:6}",
 	} {
 		for name, opts := range map[string][]setting{
