@@ -882,8 +882,8 @@ func TestBusinessNumbers(t *testing.T) {
 				types, row, asked, says)
 		}
 	}
-	require.GreaterOrEqual(t, printed, 51)
-	require.Equal(t, 7, refused)
+	require.GreaterOrEqual(t, printed, 87)
+	require.Equal(t, 8, refused)
 	t.Log(printed, "printed,", refused, "refused")
 
 	source = businessProgram + source + "}\n"
