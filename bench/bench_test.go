@@ -244,9 +244,9 @@ func TestReadmeFigures(t *testing.T) {
 	other, _, _ := strings.Cut(text(t, "results/epyc.md"), "\n## Network of 2 ms")
 	far, _, _ = strings.Cut(far, "\n## ")
 	const throughput, p50, p99 = 4, 6, 8
-	ratio := func(table, callers string, column int) string {
+	ratio := func(table, row string, column int) string {
 		for line := range strings.SplitSeq(table, "\n") {
-			if strings.HasPrefix(line, "| "+callers+" | **Next** |") {
+			if strings.HasPrefix(line, "| "+row+" |") {
 				return strings.Split(line, " | ")[column] + " "
 			}
 		}
@@ -254,10 +254,18 @@ func TestReadmeFigures(t *testing.T) {
 	}
 	readme := text(t, "../README.md")
 	for _, callers := range []string{"1", "10", "100", "1,000"} {
-		row := fmt.Sprintf("\n| %s | %s| %s| %s| %s|", callers, ratio(near, callers, throughput), ratio(near, callers, p99),
-			ratio(far, callers, p50), ratio(other, callers, throughput))
+		next := callers + " | **Next**"
+		row := fmt.Sprintf("\n| %s | %s| %s| %s| %s|", callers, ratio(near, next, throughput), ratio(near, next, p99),
+			ratio(far, next, p50), ratio(other, next, throughput))
 		if !strings.Contains(readme, row) {
 			t.Errorf("README.md lacks %s", row)
+		}
+	}
+	readme = strings.Join(strings.Fields(readme), " ")
+	for condition, name := range map[string]string{"with a deadline": "with a deadline", "with 1,000 types": "1,000 types"} {
+		want := ratio(near, "1,000 | **Next**, "+name, throughput) + condition
+		if !strings.Contains(readme, want) {
+			t.Errorf("README.md lacks %s", want)
 		}
 	}
 }

@@ -107,7 +107,7 @@ var recorded = regexp.MustCompile(`(?s)^(\S+) (-?\d{1,18}) (-?\d{1,18})(?: ([^#"
 // malformed.
 func ParsePeriod(text string) Period { return parseAnswer(text).Period }
 
-// parseAnswer parses 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY'. 18 digits fit into an int64.
+// parseAnswer parses an answer in the form that recall.lua describes. 18 digits fit into an int64.
 func parseAnswer(text string) *Answer {
 	a := &Answer{Text: text}
 	if m := recorded.FindStringSubmatch(text); m != nil {

@@ -21,8 +21,9 @@
 --      15  after    the ledger's answer: the block is after+1 ...
 --      16  upto     ... to upto, at most 10^15
 --     for a request, at the end:
---          printed  the date and the template, then the key, as in recall.lua, and how long the answer is stored,
---                   milliseconds
+--          printed  the date and the template, with WithSharedCounter also the type, as in recall.lua
+--          key      fingerprint of the key that hides the sequence, or "plain"
+--          life     lifetime of the answer, milliseconds
 --
 -- Reply: an integer, the last of the n numbers issued (if n is 0, the position of the counter); or
 --   "there" "" 0 LAST      the same as LAST, but another caller had already opened the period: as in take, the numbers

@@ -24,8 +24,9 @@
 --                   without a lock
 --          base     the sequence before the period's first
 --     for a request, at the end:
---          printed  the date and the template, then the key, as in recall.lua, and how long the answer is stored,
---                   milliseconds
+--          printed  the date and the template, with WithSharedCounter also the type, as in recall.lua
+--          key      fingerprint of the key that hides the sequence, or "plain"
+--          life     lifetime of the answer, milliseconds
 --
 -- Reply for a single type: an integer, the last of the n numbers issued; the reply of recall.lua; or
 --   "part" WHY COUNT LAST  only COUNT numbers were issued, up to LAST, integers. WHY is "exhausted" if they are the
