@@ -83,6 +83,16 @@ func TestRollout(t *testing.T) {
 			{old: yearly("{type}-{date:FFFFMM}-{seq:4}", april), new: yearly("{type}-{date:FFFFMM}-{seq:4}", october),
 				steps: never},
 		},
+		"business year in the template": { // days do not count by its start unless the template prints a part of it
+			{old: append(template("{type}-{date:yyyyMMdd}-{seq:4}"), april),
+				new: append(template("{type}/{date:FFFFMMdd}/{seq:4}"), april), steps: never,
+				says: "give this generator a template without FFFF, FF, EEEE, EE, S and Q, or begin a new series"},
+			{old: append(template("{type}-{date:yyyyMMddQ}-{seq:4}"), april),
+				new: append(template("{type}/{date:yyyyMMdd}/{seq:4}"), april), steps: never,
+				says: "give this generator a template with FFFF, FF, EEEE, EE, S or Q, and the same year start, or begin a new"},
+			{old: template("{type}-{date:yyyyMMdd}-{seq:4}"), new: template("{type}/{date:FFFFMMdd}/{seq:4}"),
+				steps: byPrint(day)}, // from January 1
+		},
 		"order of fields and tokens, alphabet, check digit": {
 			{old: template("{type}{date:yyDDD}{seq:4}"), new: template("{date:yyDDD}{type}{seq:4}"), steps: byPrint(day)},
 			{old: yearly("{type}-{date:yyyyMM}-{seq:4}"), new: yearly("{type}-{date:yyyy}-{seq:4}"), steps: byPrint(365 * day)},
@@ -150,6 +160,7 @@ func TestRolloutHasEveryRow(t *testing.T) {
 type change struct {
 	old, new []serial.Option
 	newType  string // of those with the new settings; "" for IS
+	says     string // in the error of those with the new settings
 	steps    []step
 }
 
@@ -226,8 +237,8 @@ func (c change) run(t *testing.T) {
 					switch {
 					case succeeds && err != nil:
 						t.Errorf("no number: %v", err)
-					case !succeeds && !errors.Is(err, serial.ErrConflict):
-						t.Errorf("%v, %v instead of ErrConflict", n, err)
+					case !succeeds && (!errors.Is(err, serial.ErrConflict) || !strings.Contains(err.Error(), c.says)):
+						t.Errorf("%v, %v instead of ErrConflict: %s", n, err, c.says)
 					case succeeds && seen[n.String()]:
 						t.Errorf("%s was issued twice", n)
 					case succeeds:

@@ -148,9 +148,17 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 				"find the last one used, delete the key, and run: %s", ErrConflict, g.issuer.RecordKey(r.Type),
 				describeContent(r.Entered, "hash"), g.operate(r, "raise"))
 		}
+		// Of days, for example, the year start counts only if the template prints a part of the business year.
+		same, ofYears := "the same ones", " of years "
+		if strings.HasPrefix(g.issuer.Counts, entered.Calendar+ofYears) {
+			same = "a template without FFFF, FF, EEEE, EE, S and Q"
+		} else if strings.HasPrefix(entered.Calendar, g.issuer.Counts+ofYears) {
+			same = "a template with FFFF, FF, EEEE, EE, S or Q, and the same year start"
+		}
 		return fmt.Errorf("%w: %s: it is counted by %s, but this generator counts by %s; a series keeps its period and year "+
-			"start: give this generator the same ones, or begin a new series with another type, or with another key prefix "+
-			"and another literal in the template", ErrConflict, g.issuer.RecordKey(r.Type), entered.Calendar, g.issuer.Counts)
+			"start: give this generator %s, or begin a new series with another type, or with another key prefix and another "+
+			"literal in the template",
+			ErrConflict, g.issuer.RecordKey(r.Type), entered.Calendar, g.issuer.Counts, same)
 	case exchange.Conflict:
 		return g.describeConflict(r, entered)
 	}

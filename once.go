@@ -64,7 +64,8 @@ func (g *Generator) repeated(typ, request string, a *issue.Answer) (Number, erro
 func (g *Generator) readAnswer(a *issue.Answer) (s calendar.Span, t *template.Template, typ string, err error) {
 	unit, start, ok := calendar.ParseName(a.Period.Calendar)
 	if !ok {
-		return s, nil, "", fmt.Errorf("got calendar %q; want a period, a date, a template, the type if all types share a counter, a sequence and a key",
+		return s, nil, "", fmt.Errorf("got calendar %q; want a period, a date, a template, the type if all types share a "+
+			"counter, a sequence and a key",
 			a.Period.Calendar)
 	}
 	c := g.calendar.With(unit)

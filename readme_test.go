@@ -577,6 +577,10 @@ func TestCheckAtStart(t *testing.T) {
 	withLedger := serial.WithLedger(new(serialtest.Ledger), 10)
 	require.NoError(t, check(admin, withLedger))
 	require.ErrorIs(t, check(admin), serial.ErrConflict, "the ledger is missing")
+
+	// What an open day and a block in use do not need is not found.
+	require.NoError(t, check(user("opener", "secret", "-hset", "-set", "-expireat"), withLedger))
+	require.NoError(t, check(admin, serial.WithLedger(brokenLedger{}, 10)))
 }
 
 // The code in hidden-volume.md runs as it appears there, and numbers of both keys are read.

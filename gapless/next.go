@@ -222,8 +222,8 @@ func batch(number serial.Number, typ string, last int64, n int) []serial.Number 
 func (g *Generator) conflict(typ, label, mark string) error {
 	if calendar, _, _ := strings.Cut(mark, markJoint); calendar != g.calendar {
 		return fmt.Errorf("gapless: %w: %s is counted by %s, but this scheme counts by %s; a series keeps its period and "+
-			"year start: to count in another way, use another type, or another key prefix together with another literal "+
-			"in the template",
+			"year start, which the template sets if it prints FFFF, FF, EEEE, EE, S or Q: to count in another way, use "+
+			"another type, or another key prefix together with another literal in the template",
 			serial.ErrConflict, typ, calendar, g.calendar)
 	}
 	return fmt.Errorf("gapless: %w: numbers of %s in period %s were taken by a scheme that differs in the order of "+
