@@ -289,7 +289,7 @@ func TestDocsCommand(t *testing.T) {
 }
 
 // The index in docs/README.md has a line for each page, and docs/settings.md has a row for each option and no other. There
-// are few pages, and few lines on them.
+// are few pages, and few lines on them. The rows of business numbers do not count, because people look them up.
 func TestDocsAreComplete(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
@@ -297,12 +297,15 @@ func TestDocsAreComplete(t *testing.T) {
 	index, lines := unix(t, "docs/README.md"), 0
 	for _, page := range pages {
 		lines += strings.Count(unix(t, page), "\n")
+		if page == filepath.Join("docs", "business-numbers.md") {
+			lines -= strings.Count(unix(t, page), "\n| `")
+		}
 		if name := filepath.Base(page); name != "README.md" {
 			require.Regexp(t, `(?m)^- \[[^\]]+\]\(`+name+`\): .*\.$`, index)
 		}
 	}
 
-	require.LessOrEqual(t, lines, 2000)
+	require.LessOrEqual(t, lines, 1925)
 	require.LessOrEqual(t, strings.Count(unix(t, "README.md"), "\n"), 150)
 
 	sources, err := filepath.Glob("*.go")
