@@ -26,10 +26,10 @@ import (
 var (
 	// ErrInvalidType means that a type is not 1 to 64 bytes of letters, digits (of any script) and - _ . /, that it
 	// contains an invisible character, or that Unicode's normalization form NFKC changes it. For example, NFKC changes
-	// full-width letters and the KELVIN SIGN. Marks may follow a letter, as in Hindi, Bengali and Thai, and the letters
-	// U+0E33 of Thai and U+0EB3 of Lao are allowed although NFKC changes them. With a template whose check digit covers
-	// letters, only ASCII types are allowed, and with the check digit s10 only types without ASCII digits. Nothing was
-	// sent to Redis.
+	// full-width letters and the KELVIN SIGN. Marks of a script may follow a letter, as in Hindi, Bengali and Thai, and
+	// the letters U+0E33 of Thai and U+0EB3 of Lao are allowed although NFKC changes them. With a template whose check
+	// digit covers letters, only ASCII types are allowed, and with the check digit s10 only types without ASCII digits.
+	// Nothing was sent to Redis.
 	ErrInvalidType = template.ErrInvalidType
 
 	// ErrExhausted means that the period has fewer numbers left than the call asked for. The counter did not move,

@@ -16,8 +16,10 @@ const longest = 64 // bytes
 // Check returns an error if a type or a key prefix is invalid, which says what is wrong and what is allowed. Neither
 // may contain colons or braces, which are part of the syntax of keys. Names that look the same, or that a database
 // treats as equal, must not be two series. So a name contains no invisible character, and Unicode's normalization form
-// NFKC does not change it. Thai and Lao words are often written with the letters U+0E33 and U+0EB3, which NFKC splits
-// in two. Check therefore allows these letters, and refuses the two characters that look like each of them.
+// NFKC does not change it. Marks may follow a letter if they belong to a script, as those of Hindi, Bengali and Thai
+// do. Accents that any script may use, such as U+0301, are refused, because two on one letter look like one. Thai and
+// Lao words are often written with the letters U+0E33 and U+0EB3, which NFKC splits in two. Check therefore allows
+// these letters, and refuses the two characters that look like each of them.
 //
 // Normalization needs large tables that grow with Unicode; the Go project keeps them in golang.org/x/text.
 func Check(name string) error {
@@ -34,7 +36,7 @@ func Check(name string) error {
 	}
 	previous, afterLetter := rune(0), false
 	for _, r := range name {
-		isMark := unicode.In(r, unicode.Mn, unicode.Mc)
+		isMark := unicode.In(r, unicode.Mn, unicode.Mc) && !unicode.Is(unicode.Inherited, r)
 		switch {
 		case !needsUnicode(r):
 		case !unicode.IsLetter(r) && !unicode.IsDigit(r) && !isMark:
