@@ -71,10 +71,13 @@ func (r Report) Clean() bool {
 // Audit needs two bits of memory for each sequence, in pages of 4,096: 2.5 MB for ten million numbers. It is an error
 // if the sequences are spread so widely that it would need more than 256 MB.
 //
+// Any date or instant names its period, for example the Start of an earlier [Report], even if no number prints that
+// date.
+//
 // Other errors: [ErrInvalidType]; one for a last below 0 or above 10^15-1, for a nil used, for a nil option, for a
-// [When] that names no period, and for a date that the template cannot print; one that names an explanation of this
-// series and period if it is out of bounds, see [Explanation.Validate], or if its Start lies in the period but is not
-// its first instant; one for a scheme that [WithEarlier] refuses; and the first error from used or from the
+// [When] that names no period, and for a period of which the template can print no date; one that names an explanation
+// of this series and period if it is out of bounds, see [Explanation.Validate], or if its Start lies in the period but
+// is not its first instant; one for a scheme that [WithEarlier] refuses; and the first error from used or from the
 // explanations, wrapped. With an error, the Report is zero.
 func (s *Scheme) Audit(typ string, at When, last int64, used iter.Seq2[string, error],
 	opts ...AuditOption) (Report, error) {
@@ -117,14 +120,18 @@ type audit struct {
 }
 
 func (s *scheme) newAudit(typ string, at When, used iter.Seq2[string, error], opts []AuditOption) (*audit, error) {
-	span, err := s.spanOf(at)
+	instant, err := s.firstInstant(at)
+	p := s.calendar.At(instant)
+	if err == nil {
+		err = s.template.Dates.CheckPeriod(p)
+	}
 	err = cmp.Or(s.template.CheckType(typ), refuseIf(used == nil,
 		"serial: Audit: the used numbers are nil; if there are none, pass an iterator that yields nothing"), err)
 	if err != nil {
 		return nil, err
 	}
-	report := Report{Series: s.series(typ), Type: strings.Clone(typ), Start: s.local(span.Start), First: s.base + 1}
-	a := &audit{scheme: s, schemes: []*scheme{s}, period: s.template.Dates.SpanOf(&span.Period), report: report}
+	report := Report{Series: s.series(typ), Type: strings.Clone(typ), Start: s.local(p.Start), First: s.base + 1}
+	a := &audit{scheme: s, schemes: []*scheme{s}, period: s.template.Dates.SpanOf(p), report: report}
 	for i, o := range opts {
 		if o == nil {
 			return nil, fmt.Errorf("serial: Audit: option %d is nil", i+1)

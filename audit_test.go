@@ -770,3 +770,56 @@ func TestAuditOfEveryPeriod(t *testing.T) {
 		})
 	}
 }
+
+// Every instant of a period names it for an audit, even if no number prints the date of that instant.
+func TestAuditAtEveryInstant(t *testing.T) {
+	t.Parallel()
+	hidden := serial.WithHiddenSequence([]byte("0123456789abcdef"))
+	none, april := serial.WithStart(1), serial.WithYearStart(time.April, 1)
+	noon := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
+	for _, row := range []struct {
+		per      serial.Period
+		template string
+		more     serial.Option
+		at       time.Time
+	}{
+		{serial.Never, "{type}{seq:6}", none, noon},
+		{serial.Never, "{type}{seq:6}", hidden, noon},
+		{serial.Never, "{type}{date:yyyy}{seq:6}", none, noon},
+		{serial.Never, "{type}{date:yyMMdd}{seq:6}", none, noon},
+		{serial.Never, "{type}{date:yyMMdd}{seq:6}", hidden, noon},
+		{serial.Never, "{type}{date:BBMM}{seq:6}", none, noon},
+		{serial.Never, "{type}{date:BBBB}{seq:6}", hidden, noon},
+		{serial.Never, "{type}{date:FF}{seq:6}", april, noon},
+		{serial.Never, "{type}{date:MM}{seq:6}", none, noon},
+		{serial.PerYear, "{type}{date:yyMM}{seq:6}", none, noon},
+		// Some of these business years are in 1999, which yy does not print, and in 2000.
+		{serial.PerYear, "{type}{date:FFFFyyMM}{seq:6}", april, noon.AddDate(-21, -9, 0)},
+		{serial.PerYear, "{type}{date:EEyyMM}{seq:6}", april, noon.AddDate(-21, -9, 0)},
+		{serial.PerYear, "{type}{date:FFyyMM}{seq:6}", april, noon.AddDate(78, 0, 0)},
+		{serial.PerDay, "{type}{date:yyMMddHH}{seq:6}", none, noon},
+	} {
+		for _, zone := range []string{"UTC", "America/New_York", "America/Sao_Paulo", "Atlantic/Azores", "Pacific/Honolulu",
+			"Pacific/Apia", "Pacific/Kiritimati", "Asia/Kolkata"} {
+			name := fmt.Sprint(row.per, " ", row.template, " ", zone)
+			s := newScheme(t, serial.WithPeriod(row.per), serial.WithTemplate(row.template), row.more,
+				serial.WithLocation(location(t, zone)))
+			n, err := s.Number("IS", serial.At(row.at), 2)
+			require.NoError(t, err, name)
+			_, start, end := s.Period(serial.At(row.at))
+			for _, at := range []time.Time{start, start.Add(time.Second), row.at, end.Add(-time.Second)} {
+				got, err := s.Audit("IS", serial.At(at), 3, used(n.String()))
+				require.NoError(t, err, "%s at %v", name, at)
+				require.Equal(t, []serial.Range{{First: 1, Last: 1}, {First: 3, Last: 3}}, got.Missing, name)
+				require.True(t, start.Equal(got.Start), name)
+				require.NotEmpty(t, s.PeriodName(serial.At(at)), name)
+			}
+		}
+	}
+	// If no date of the period can be printed, no number of it exists, and the error says why.
+	s := newScheme(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyMM}{seq:6}"))
+	for _, year := range []int{1999, 2100} {
+		require.ErrorContains(t, errOf(s.Audit("IS", serial.On(year, time.June, 1), 0, used())),
+			fmt.Sprintf("the year %d cannot be printed as yy", year))
+	}
+}

@@ -246,24 +246,20 @@ func (s *scheme) businessDay(w When) (*calendar.Period, error) {
 	return day, nil
 }
 
-// spanOf returns the span of a When, or an error if its date cannot be printed.
-func (s *scheme) spanOf(w When) (calendar.Span, error) {
-	at, err := s.firstInstant(w)
-	if err != nil {
-		return calendar.Span{}, err
-	}
-	return s.template.Dates.SpanAt(at)
-}
-
 // notCovered returns the error for an instant that names no period, or whose date no number prints.
 func (s *scheme) notCovered(w When) error {
 	return fmt.Errorf("serial: %v in %v: want 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z", w,
 		s.calendar.Location)
 }
 
-// numberedSpan is spanOf for a number, which needs more than a date if the template prints the time.
+// numberedSpan returns the span of a When for a number. It returns an error if the template cannot print the date, or
+// if it prints the time of day and w is only a date.
 func (s *scheme) numberedSpan(w When) (calendar.Span, error) {
-	span, err := s.spanOf(w)
+	at, err := s.firstInstant(w)
+	if err != nil {
+		return calendar.Span{}, err
+	}
+	span, err := s.template.Dates.SpanAt(at)
 	switch {
 	case err != nil:
 		return calendar.Span{}, err

@@ -174,6 +174,19 @@ func (d *Dates) SpanAt(at time.Time) (calendar.Span, error) {
 	return s, d.checkYear(wall)
 }
 
+// CheckPeriod returns an error if no date of a period can be printed. The years that can be printed follow one another,
+// so it looks at the first and the last date; a period that never ends has years in between.
+func (d *Dates) CheckPeriod(p *calendar.Period) error {
+	err := d.checkYear(p.Wall)
+	if err == nil || !d.Vary {
+		return err
+	}
+	if d.calendar.Unit == calendar.Never || d.checkYear(d.calendar.With(d.Finest).At(time.Unix(p.End-1, 0)).Wall) == nil {
+		return nil
+	}
+	return err
+}
+
 // SpanOf returns a whole period as a span, for a number whose time of issue within the period is not known. It has no
 // date if that may vary within the period.
 func (d *Dates) SpanOf(p *calendar.Period) calendar.Span {
