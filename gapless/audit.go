@@ -93,10 +93,7 @@ func (g *Generator) History(ctx context.Context, q Querier, typ string, periods 
 		if !ok {
 			return nil, fmt.Errorf("gapless: %s: the table has a period %q, and the scheme has not", what, r.label)
 		}
-		s, err := g.newSpan(typ, serial.At(at))
-		if err != nil {
-			return nil, err
-		}
+		s := g.period(typ, serial.At(at))
 		s.whole = s.whole && r.mark == g.mark
 		numbers = append(numbers, s.lastNumber(typ, r.last))
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"testing"
 	"time"
 
@@ -178,6 +179,72 @@ func TestHistory(t *testing.T) {
 			}
 			require.Equal(t, r.want, history(db, len(r.want)))
 		}
+	})
+}
+
+// The first instant of Never has no date that a number prints: in 1969 west of Greenwich, and in 1970 with two-digit
+// years. History, and the calls that get this instant from it, need none.
+func TestFirstInstantOfNever(t *testing.T) {
+	hidden := serial.WithHiddenSequence([]byte("0123456789abcdef"))
+	april, none := serial.WithYearStart(time.April, 1), serial.WithStart(1)
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		prefix := 0
+		for _, zone := range []string{"UTC", "America/New_York", "America/Sao_Paulo", "Pacific/Apia", "Pacific/Kiritimati"} {
+			location, err := time.LoadLocation(zone)
+			require.NoError(t, err)
+			for template, more := range map[string]serial.Option{
+				"{type}-{seq:6}": none, "{type}{seq:6}-": hidden, "{type}{date:yyyy}-{seq:6}": none,
+				"{type}{date:yyMM}-{seq:6}": hidden, "{type}{date:BB}-{seq:6}": none, "{type}{date:FF}-{seq:6}": april,
+				"{type}{date:MM}-{seq:6}": none,
+			} {
+				prefix++
+				g := d.generator(t, db, serial.WithPeriod(serial.Never), serial.WithLocation(location), more,
+					serial.WithTemplate(template), serial.WithKeyPrefix(fmt.Sprint("n", prefix)))
+				var taken []serial.Number
+				commits(t, db, func(tx *sql.Tx) {
+					taken, err = g.NextN(t.Context(), tx, "IS", 3)
+					require.NoError(t, err)
+				})
+				all, err := g.History(t.Context(), db, "IS", 10)
+				require.NoError(t, err, "%s %s", zone, template)
+				require.Len(t, all, 1)
+				require.EqualValues(t, 3, all[0].Seq)
+				want := taken[2].String()
+				if strings.Contains(template, "date") {
+					want = ""
+				}
+				require.Equal(t, want, all[0].String(), "%s %s", zone, template)
+				first := serial.At(all[0].Start)
+				last, err := g.Last(t.Context(), db, "IS", first)
+				require.NoError(t, err, "%s %s", zone, template)
+				require.Equal(t, all[0], last)
+				report, err := g.Audit(t.Context(), db, "IS", first,
+					numbers(func(int) {}, taken[0].String(), taken[2].String()))
+				require.NoError(t, err, "%s %s", zone, template)
+				require.Equal(t, []serial.Range{{First: 2, Last: 2}}, report.Missing)
+				commits(t, db, func(tx *sql.Tx) {
+					require.NoError(t, g.Raise(t.Context(), tx, "IS", first, 5), "%s %s", zone, template)
+				})
+			}
+		}
+	})
+}
+
+// A period of an earlier template is listed even if the present template cannot print its dates.
+func TestHistoryOfUnprintablePeriod(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db, before := d.start(t)
+		after := d.generator(t, db, serial.WithTemplate("{type}{date:yyMMdd}{seq:4}"))
+		commits(t, db, func(tx *sql.Tx) {
+			require.NoError(t, errOf(before.NextOn(t.Context(), tx, "IS", serial.On(1999, time.October, 24))))
+		})
+		all, err := after.History(t.Context(), db, "IS", 10)
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		require.EqualValues(t, 1, all[0].Seq)
+		require.Equal(t, time.Date(1999, 10, 24, 0, 0, 0, 0, time.UTC), all[0].Start)
+		require.Empty(t, all[0].String())
 	})
 }
 

@@ -18,8 +18,8 @@ import (
 //
 // Errors: [serial.ErrInvalidType]; [serial.ErrConflict] if the type's numbers count by another period or year start, or
 // if those of the period were taken by a scheme that prints sequences in another way; an error for a date that is not
-// in 1970 to 9999 or that the template cannot print; one for a q that is nil or bun's on PostgreSQL; the driver's own,
-// as for a missing table.
+// in 1970 to 9999, or in a period of which the template can print no date; one for a q that is nil or bun's on
+// PostgreSQL; the driver's own, as for a missing table.
 func (g *Generator) Last(ctx context.Context, q Querier, typ string, at serial.When) (serial.Number, error) {
 	series, err := g.scheme.Series(typ)
 	if err != nil {

@@ -77,20 +77,26 @@ func (g *Generator) newSpan(typ string, at serial.When) (*span, error) {
 		end: end.Unix(), whole: from.Equal(start) && to.Equal(end), date: g.dateOf(at)}, nil
 }
 
-// periodOf is newSpan for callers who print no number: if the template prints the time of day, a date is enough.
+// periodOf returns the period of at, for callers who print no number: unlike newSpan, it fails only if at names no
+// period, or one of which no date can be printed.
 func (g *Generator) periodOf(typ string, at serial.When) (*span, error) {
-	s, err := g.newSpan(typ, at)
-	if err == nil {
-		return s, nil
-	}
-	// An audit needs no number either, and is an error for a date that cannot be printed.
 	nothing := func(func(string, error) bool) {}
-	if _, err := g.scheme.Audit(typ, at, 0, nothing); err != nil {
+	if _, err := g.scheme.Audit(typ, at, 0, nothing); err != nil { // an audit needs no number either
 		return nil, fmt.Errorf("gapless: %w", err)
 	}
+	return g.period(typ, at), nil
+}
+
+// period returns the period of at. If all its numbers print the same date, it has that date, as any instant of the
+// period shows. It takes one with a date in 1970 to 9999, which the first one may not have.
+func (g *Generator) period(typ string, at serial.When) *span {
 	label, start, end := g.scheme.Period(at)
-	from, to := start.Unix(), end.Unix()
-	return &span{number: serial.Number{Start: start}, label: label, from: from, to: to, end: to}, nil
+	s := &span{number: serial.Number{Start: start}, label: label, from: start.Unix(), to: end.Unix(), end: end.Unix()}
+	inside := time.Unix(min(max(s.from, dated), s.to-1), 0)
+	if printed, err := g.newSpan(typ, serial.At(inside)); err == nil && printed.whole {
+		s.number, s.whole = printed.number, true
+	}
+	return s
 }
 
 // labelBefore returns the label of the period that ends at a Unix time, "" if that is the end of none.
