@@ -270,6 +270,27 @@ func TestAuditNow(t *testing.T) {
 	e.with(number).exits(t, 0, "audit", "-period", "minute", "IS")
 }
 
+// Without -date, an audit of Never works in every zone, whatever the template prints of the date.
+func TestAuditOfNever(t *testing.T) {
+	key := written(t, "30313233343536373839616263646566")
+	for _, zone := range []string{"UTC", "America/New_York", "Pacific/Apia", "Pacific/Kiritimati"} {
+		for _, flags := range [][]string{
+			{"-template", "{type}{seq:6}"}, {"-template", "{type}{date:yyMM}{seq:6}"},
+			{"-template", "{type}{date:BB}{seq:6}", "-hidden-key", key},
+			{"-template", "{type}{date:FF}{seq:6}", "-year-start", "04-01"},
+		} {
+			m := startMemory(t)
+			e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": zone}
+			flags = append(flags, "-period", "never", "IS")
+			numbers, _ := e.exits(t, 0, append([]string{"next", "-n", "3"}, flags...)...)
+			stdout, stderr := e.with(numbers).exits(t, 0, append([]string{"audit"}, flags...)...)
+			require.Empty(t, stderr)
+			require.Regexp(t, `^IS in all time \(from .*\)\nissued     3: 000001 to 000003\nused       3\n`, stdout, "%s %v",
+				zone, flags)
+		}
+	}
+}
+
 // Nothing is sent for an invalid type, date or file.
 func TestAuditSendsNothing(t *testing.T) {
 	m := startMemory(t)
