@@ -177,8 +177,8 @@ func TestExplainMissingOnly(t *testing.T) {
 func (s *site) scheme(missing []int, opts ...serial.Option) (numbers []string) {
 	rdb := redis.NewClient(&redis.Options{Addr: s.redis.Addr()})
 	s.t.Cleanup(func() { _ = rdb.Close() })
-	gen, err := serial.New(rdb, append(opts, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1),
-		serial.WithKeyPrefix("other"))...)
+	gen, err := serial.New(rdb, append([]serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1),
+		serial.WithKeyPrefix("other")}, opts...)...)
 	require.NoError(s.t, err)
 	all, err := gen.NextN(s.t.Context(), "IS", 20)
 	require.NoError(s.t, err)

@@ -12,28 +12,42 @@ import (
 type printer struct {
 	series *Series
 	period span
-	dated  bool // all numbers print the same date; otherwise, the date of a missing number is unknown
-	hidden bool // the numbers hide their sequences
+	shown  time.Time // instant of the period whose date is printed if a number's own date is unknown
+	dated  bool      // all numbers print the same date; otherwise, the date of a missing number is unknown
+	hidden bool      // the numbers hide their sequences
 	links  *linker
 }
 
 func newPrinter(s *Series, p span) printer {
-	start, end, err := s.Source.scheme().Span(serial.At(p.Start))
-	return printer{s, p, err == nil && start.Equal(p.Start) && end.Equal(p.End), hides(s, p.Start),
-		&linker{link: s.Link}}
+	n := printer{series: s, period: p, shown: latest(p), links: &linker{link: s.Link}}
+	start, end, err := s.Source.scheme().Span(serial.At(n.shown))
+	n.dated = err == nil && start.Equal(p.Start) && end.Equal(p.End)
+	n.hidden = n.hidesSequences()
+	return n
 }
 
-// hides reports whether the numbers of a series hide their sequences, which a scheme does not reveal. If they do,
+// latest returns the latest instant of a period that is not in the future. Its first instant would not do: that of
+// Never is in 1969 or 1970, which few templates can print.
+func latest(p span) time.Time {
+	switch now := time.Now(); {
+	case now.Before(p.Start):
+		return p.Start
+	case now.Before(p.End):
+		return now
+	}
+	return p.End.Add(-time.Second)
+}
+
+// hidesSequences reports whether the numbers hide their sequences, which a scheme does not reveal. If they do,
 // neighbouring numbers differ almost everywhere. Otherwise, the first eight differ only in the last digit of the
-// sequence and in at most two check digits.
-func hides(s *Series, at time.Time) bool {
+// sequence and in at most two check digits. Numbers that cannot be printed are taken for hidden.
+func (n printer) hidesSequences() bool {
 	var texts []string
 	for seq := int64(1); seq <= 8; seq++ {
-		n, err := s.Source.scheme().Number(s.Type, serial.At(at), seq)
-		if err != nil {
-			return false
-		}
-		texts = append(texts, n.String())
+		texts = append(texts, n.whole(seq))
+	}
+	if texts[0] == "" {
+		return true
 	}
 	differing := 0
 	for i := range texts[0] {
@@ -44,10 +58,10 @@ func hides(s *Series, at time.Time) bool {
 	return differing > 3
 }
 
-// whole is a number as the form takes it, or "" if the template cannot print the period. If the printed date is not
-// known, the number has the date of the period's start.
+// whole is a number as the form takes it, or "" if the template cannot print it. If the date of the number is unknown,
+// it is printed with another date of the period.
 func (n printer) whole(seq int64) string {
-	number, err := n.series.Source.scheme().Number(n.series.Type, serial.At(n.period.Start), seq)
+	number, err := n.series.Source.scheme().Number(n.series.Type, serial.At(n.shown), seq)
 	if err != nil {
 		return ""
 	}

@@ -35,9 +35,7 @@ type uses struct {
 
 // A kind of texts is everything in a stored text but its sequence.
 type kind struct {
-	scheme        int // place in the series' schemes
-	typ           string
-	date          int64 // first instant of the printed date, Unix seconds
+	number        serial.Number // as its scheme parsed it, with the sequence 0
 	before, after string
 }
 
@@ -84,8 +82,10 @@ func (u *uses) add(schemes []*serial.Scheme, text string) {
 		if err != nil || !n.Start.Equal(u.starts[i]) || !u.series.has(n.Type, u.name) {
 			continue
 		}
-		if id, ok := u.id(kind{i, n.Type, n.Date.Unix(), before, after}, n.Seq == u.asked); ok {
-			u.mark(n.Seq, id)
+		seq := n.Seq
+		n.Seq = 0
+		if id, ok := u.id(kind{n, before, after}, seq == u.asked); ok {
+			u.mark(seq, id)
 		}
 		return
 	}
@@ -171,8 +171,8 @@ func (u *uses) text(seq int64) (text string, ok bool) {
 		id = p.kinds[seq%pageSize]
 	}
 	k := u.kinds[id]
-	n, err := u.series.schemes()[k.scheme].Number(k.typ, serial.At(time.Unix(k.date, 0)), seq)
-	return k.before + n.String() + k.after, err == nil
+	k.number.Seq = seq
+	return k.before + k.number.String() + k.after, true
 }
 
 // stored returns the text with which a number is stored, and false if that is not known. If a report shows the number
