@@ -69,7 +69,7 @@ func makeAudit(ctx context.Context, numbers printer, seq int64) (*audit, error) 
 		used = uses.record(long.record(s.Stored(ctx, from, to)))
 	}
 	opts := []serial.AuditOption{serial.WithEarlier(s.Earlier...)}
-	read := &readExplanations{starts: starts, asked: seq}
+	read := &readExplanations{starts: starts}
 	if s.Explanations != nil {
 		series, err := s.Source.scheme().Series(s.Type)
 		if err != nil {

@@ -64,14 +64,12 @@ func (w *why) common() string {
 	return commonOf(w.possible)
 }
 
-// knows reports whether the audit has everything that a page says about a sequence. It has for most, but for one in an
-// enormous period only if it was made for that one. 0 is no sequence.
-func (a *audit) knows(seq int64) bool {
-	return seq == 0 || seq == a.uses.asked || !a.uses.cut && !a.read.cut
-}
+// knows reports whether the audit has everything that a page says about the uses of a sequence. It has for most, but
+// for one in an enormous period only if it was made for that one. 0 is no sequence.
+func (a *audit) knows(seq int64) bool { return seq == 0 || seq == a.uses.asked || !a.uses.cut }
 
-// newFate words what became of a number.
-func newFate(numbers printer, a *audit, text string, seq int64, mayExplain bool) *fate {
+// newFate words what became of a number, and what explanations say about it.
+func newFate(numbers printer, a *audit, text string, seq int64, why why, mayExplain bool) *fate {
 	r := &a.Report
 	f := &fate{Number: text, Period: numbers.period.Name, Audit: a.stored, Ahead: a.at.Before(numbers.period.Start)}
 	if f.Foreign = seq == 0; f.Foreign || f.Ahead {
@@ -79,7 +77,6 @@ func newFate(numbers printer, a *audit, text string, seq int64, mayExplain bool)
 	}
 	f.Issued = seq >= r.First && seq <= r.Last
 	f.Times = a.uses.times(seq)
-	why := a.read.about(seq)
 	switch {
 	case f.Times > 0:
 		f.Later = seq > r.Last && !a.neverIssued(seq)

@@ -2,6 +2,7 @@ package serialpage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"html"
 	"iter"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -171,8 +173,8 @@ func TestLookUpSpreadNumbers(t *testing.T) {
 	}
 }
 
-// If there are more explanations than an audit records, the one that counts for a number is still found, with one more
-// audit.
+// If there are more explanations than an audit records, a look-up reads them again, but not the documents. So ten people
+// at once get their answers. A register that fails meanwhile is an error of that look-up.
 func TestLookUpManyExplanations(t *testing.T) {
 	s := open(t, func(s *site) {
 		for i := range mostCompared + 1 {
@@ -181,12 +183,33 @@ func TestLookUpManyExplanations(t *testing.T) {
 		s.register.all = append(s.register.all, s.explanation(4, 4, "last", "Eve", s.start))
 	})
 	s.get(200, today)
-	want := "IS202110240004 was issued and is missing. It is explained: last (Eve, 24 October 2021, 00:00 UTC)."
-	require.Equal(t, want, fateOf(t, s.find(200, "IS202110240004")))
-	require.Equal(t, want, fateOf(t, s.find(200, "IS202110240004")))
-	require.EqualValues(t, 2, s.read.Load())
-	require.Contains(t, fateOf(t, s.find(200, "IS202110240002")), "explained: reason 10000 ")
-	require.EqualValues(t, 3, s.read.Load())
+	const four = "IS202110240004 was issued and is missing. It is explained: last (Eve, 24 October 2021, 00:00 UTC)."
+	var work sync.WaitGroup
+	for range 10 {
+		work.Go(func() {
+			require.Equal(t, four, fateOf(t, s.find(200, "IS202110240004")))
+			require.Contains(t, fateOf(t, s.find(200, "IS202110240002")), "explained: reason 10000 ")
+			require.Contains(t, fateOf(t, s.find(200, "IS202110240001")), "is stored.")
+		})
+	}
+	work.Wait()
+	require.EqualValues(t, 1, s.read.Load(), "one audit answers for all numbers")
+
+	failing := func(yield func(serial.Explanation, error) bool) { yield(serial.Explanation{}, errors.New("no answer")) }
+	s.series[0].Explanations = registerYielding{s.register, failing}
+	require.Contains(t, s.find(503, "IS202110240004"), "not available right now")
+	s.get(200, today)
+	require.Contains(t, s.log.String(), "no answer")
+}
+
+// A registerYielding yields other explanations than those that it has.
+type registerYielding struct {
+	*register
+	all iter.Seq2[serial.Explanation, error]
+}
+
+func (r registerYielding) Explanations(context.Context, string, time.Time) iter.Seq2[serial.Explanation, error] {
+	return r.all
 }
 
 // The answer lists the first possible reasons, and counts the others.

@@ -46,13 +46,17 @@ func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p 
 	case "json":
 		return writeJSON(w, s, p, a)
 	}
+	why, err := a.read.about(r.Context(), s.Explanations, sought.seq)
+	if err != nil {
+		return err
+	}
 	name, err := h.user(r)
 	if err != nil {
 		h.Logger.WarnContext(r.Context(), "serialpage: nobody may explain", "err", err)
 		name = ""
 	}
 	mayExplain := s.explainable() && name != ""
-	v := h.periodView(r, numbers, a, mayExplain, text, sought)
+	v := h.periodView(r, numbers, a, mayExplain, text, sought, why)
 	v.Closed = !p.End.After(closed)
 	if mayExplain {
 		if v.Saved, err = readSaved(r.Context(), numbers, query, name); err != nil {
@@ -70,15 +74,15 @@ func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p 
 
 // periodView words an account, and what became of a number that was looked up, unless text is "".
 func (h *handler) periodView(r *http.Request, numbers printer, a *audit, mayExplain bool, text string,
-	sought reading) *periodView {
+	sought reading, why why) *periodView {
 	v := newPeriodView(numbers, a, mayExplain)
 	if text != "" {
-		v.Fate = newFate(numbers, a, text, sought.seq, mayExplain)
+		v.Fate = newFate(numbers, a, text, sought.seq, why, mayExplain)
 	}
 	if failed := numbers.links.failed; failed != "" {
 		h.log(r, "Link of a series failed", failed)
 		numbers.links = &linker{}
-		return h.periodView(r, numbers, a, mayExplain, text, sought)
+		return h.periodView(r, numbers, a, mayExplain, text, sought, why)
 	}
 	return v
 }

@@ -1,6 +1,7 @@
 package serialpage
 
 import (
+	"context"
 	"iter"
 	"slices"
 	"sort"
@@ -22,20 +23,18 @@ type replacement struct {
 type readExplanations struct {
 	series string
 	starts []time.Time // of the period, by all schemes
-	asked  int64       // sequence about which all are recorded; 0 if there is none
 
 	certain  []serial.Explanation
 	possible []serial.Explanation
 	more     bool // there are more certain ones than were recorded
 	cut      bool // there are more of either kind
-	askedWhy why
 }
 
 // record yields explanations and records them.
 func (r *readExplanations) record(all iter.Seq2[serial.Explanation, error]) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
 		for e, err := range all {
-			if err == nil && e.Series == r.series && slices.ContainsFunc(r.starts, e.Start.Equal) {
+			if err == nil && r.wants(e) {
 				r.add(e)
 			}
 			if !yield(e, err) {
@@ -43,6 +42,11 @@ func (r *readExplanations) record(all iter.Seq2[serial.Explanation, error]) iter
 			}
 		}
 	}
+}
+
+// wants reports whether an explanation is about the series and period.
+func (r *readExplanations) wants(e serial.Explanation) bool {
+	return e.Series == r.series && slices.ContainsFunc(r.starts, e.Start.Equal)
 }
 
 func (r *readExplanations) add(e serial.Explanation) {
@@ -55,23 +59,28 @@ func (r *readExplanations) add(e serial.Explanation) {
 	} else {
 		r.cut, r.more = true, r.more || !e.Possible
 	}
-	if r.asked != 0 {
-		r.askedWhy.add(e, r.asked)
-	}
 }
 
-// about returns what the explanations say about a sequence.
-func (r *readExplanations) about(seq int64) why {
-	if seq == r.asked {
-		w := r.askedWhy
-		w.possible = slices.Clone(w.possible) // the audit is shared
-		return w
+// about returns what the explanations say about a sequence; 0 is none. If the audit did not record all of them, about
+// reads them from the register again.
+func (r *readExplanations) about(ctx context.Context, register Explanations, seq int64) (w why, err error) {
+	if !r.cut || seq == 0 {
+		for _, e := range slices.Concat(r.certain, r.possible) {
+			w.add(e, seq)
+		}
+		return w, nil
 	}
-	var w why
-	for _, e := range slices.Concat(r.certain, r.possible) {
-		w.add(e, seq)
+	for _, start := range r.starts {
+		for e, err := range register.Explanations(ctx, r.series, start) {
+			if err != nil {
+				return why{}, unavailable(err)
+			}
+			if r.wants(e) {
+				w.add(e, seq)
+			}
+		}
 	}
-	return w
+	return w, nil
 }
 
 // replaced returns the explanations that fit a missing number but do not count for it, in the order in which they were
