@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -56,11 +57,13 @@ type Explanation struct {
 	Type        string    // for information; explanations match by Series and Start
 	Start       time.Time // first instant of the period
 	First, Last int64     // sequences, both included: 1 to 10^15-1, in order
-	Reason      string    // 1 to 500 bytes of UTF-8: letters, marks, digits, punctuation, symbols, spaces
-	By          string    // person or job that says so: at most 100 bytes of the same characters; "" for this package
-	At          time.Time // time when it was given; not zero
-	Unused      bool      // nobody got the sequences, so no document may have them; not with Possible
-	Possible    bool      // some may be missing for this reason, which explains none of them; not with Unused
+	// Reason has 1 to 500 bytes of UTF-8: letters, marks, digits, punctuation, symbols, and spaces. The joiners U+200C
+	// and U+200D may stand between two letters or symbols, of which the first may be followed by marks.
+	Reason   string
+	By       string    // person or job that says so: at most 100 bytes of the same characters; "" for this package
+	At       time.Time // time when it was given; not zero
+	Unused   bool      // nobody got the sequences, so no document may have them; not with Possible
+	Possible bool      // some may be missing for this reason, which explains none of them; not with Unused
 }
 
 // Validate returns an error that names a field that is out of bounds and says what it must be; nil if there is none.
@@ -78,11 +81,10 @@ func (e Explanation) Validate() error {
 	case e.Unused && e.Possible:
 		return err("Unused and Possible are both set: either nobody got them, or some of them may be missing for this reason")
 	}
-	// Non-ASCII spaces such as U+00A0 and U+202F are graphic too.
-	if wrong := checkText(e.Reason, 1, 500, unicode.IsGraphic); wrong != "" {
+	if wrong := checkProse(e.Reason, 1, 500); wrong != "" {
 		return err("Reason: %s", wrong)
 	}
-	if wrong := checkText(e.By, 0, 100, unicode.IsGraphic); wrong != "" {
+	if wrong := checkProse(e.By, 0, 100); wrong != "" {
 		return err("By: %s", wrong)
 	}
 	return nil
@@ -127,6 +129,27 @@ func checkText(text string, least, most int, allowed func(rune) bool) string {
 	for _, r := range text {
 		if !allowed(r) {
 			return fmt.Sprintf("it has %q; want printable UTF-8", r)
+		}
+	}
+	return ""
+}
+
+// checkProse is checkText for what people write. Besides graphic characters, which include spaces such as U+00A0 and
+// U+202F, it allows the joiners of Persian, Hindi and emoji between two letters or symbols. Marks may follow the first.
+func checkProse(text string, least, most int) string {
+	isJoiner := func(r rune) bool { return r == '\u200c' || r == '\u200d' }
+	allowed := func(r rune) bool { return unicode.IsGraphic(r) || isJoiner(r) }
+	if wrong := checkText(text, least, most, allowed); wrong != "" {
+		return wrong
+	}
+	joinable := func(r rune, size int) bool { return size > 0 && (unicode.IsLetter(r) || unicode.IsSymbol(r)) }
+	for i, r := range text {
+		if !isJoiner(r) {
+			continue
+		}
+		before, after := strings.TrimRightFunc(text[:i], unicode.IsMark), text[i+utf8.RuneLen(r):]
+		if !joinable(utf8.DecodeLastRuneInString(before)) || !joinable(utf8.DecodeRuneInString(after)) {
+			return fmt.Sprintf("it has %q; want it only between two letters or symbols", r)
 		}
 	}
 	return ""

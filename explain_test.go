@@ -636,6 +636,34 @@ func TestValidateExplanation(t *testing.T) {
 	}
 }
 
+// Joiners stand between letters or symbols, which may have marks, and nowhere else.
+func TestJoinersInExplanations(t *testing.T) {
+	t.Parallel()
+	e := serial.Explanation{Series: "serial:IS", Type: "IS", First: 1, Last: 1, Reason: "void", At: time.Unix(0, 0)}
+	for text, ok := range map[string]bool{
+		"نمی\u200cخواهم": true, "ک\u200cک\u200cک": true, // Persian
+		"क्\u200dष": true, "क्\u200cष": true, // Hindi, with a mark before the joiner
+		"👩\u200d🚀": true, "👩🏽\u200d🚀": true, "❤\ufe0f\u200d🔥": true, "👩\u200d❤\ufe0f\u200d👩": true, "$\u200da": true,
+		"\u200cخ": false, "خ\u200c": false, "\u200d": false, "خ\u200c\u200cخ": false, "خ\u200c\u200dخ": false,
+		"1\u200c2": false, "1\u200cخ": false, "خ\u200c1": false, "٣\u200cخ": false, "1\u0301\u200ca": false,
+		"a \u200cb": false, "a\u200c b": false, "a.\u200cb": false, "a\u200c\u0301b": false, "\u0301\u200cb": false,
+		"a\u200bb": false, "a\u2060b": false, "a\ufeffb": false, "a\u00adb": false,
+	} {
+		reason, by := e, e
+		reason.Reason, by.By = text, text
+		for field, err := range map[string]error{"Reason: ": reason.Validate(), "By: ": by.Validate()} {
+			if ok {
+				require.NoError(t, err, "%+q", text)
+				continue
+			}
+			require.ErrorContains(t, err, field+"it has '\\u", "%+q", text)
+			if strings.ContainsAny(text, "\u200c\u200d") {
+				require.ErrorContains(t, err, "; want it only between two letters or symbols", "%+q", text)
+			}
+		}
+	}
+}
+
 func TestFlush(t *testing.T) {
 	race.Bubble(t, func(t *testing.T) {
 		m := simulate(t)

@@ -119,7 +119,7 @@ func registers(t *testing.T, d *database, r *sqlledger.Register) {
 	for i, reason := range []string{
 		"Voided", "voided ", " voided", `it's "void" \' \\ ` + "`", "%s %d ?1 $1 :a {by} {series}", "--; DROP TABLE x;",
 		"😀 𝔸 e\u0301 ß ﬀ İ", strings.Repeat("😀", 125), strings.Repeat("x", 500), "0", "NULL", `\x00`, "\\N", "�",
-		"12\u00a0500\u202fEUR", "voided\u00a0", "voided\u3000",
+		"12\u00a0500\u202fEUR", "voided\u00a0", "voided\u3000", "نمی\u200cخواهم क्\u200dष 👩🏽\u200d🚀",
 	} {
 		at := noon.Add(time.Duration(10+i) * time.Microsecond)
 		by := string([]rune(reason)[:min(25, len([]rune(reason)))])
