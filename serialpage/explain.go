@@ -2,7 +2,6 @@ package serialpage
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"net/http"
 	"slices"
@@ -18,9 +17,18 @@ const (
 
 // explain stores why numbers are missing, and sends the client back to the period.
 func (h *handler) explain(w http.ResponseWriter, r *http.Request) error {
-	numbers, user, err := h.explaining(r)
-	if err != nil {
+	user, refused := h.user(r)
+	if user == "" && refused == "" {
+		return forbidden("Numbers cannot be explained here.")
+	}
+	numbers, err := h.explaining(r)
+	switch {
+	case err != nil && refused != "":
+		return forbidden(refused)
+	case err != nil:
 		return err
+	case refused != "":
+		return h.formAgain(w, numbers, newForm(numbers, r.PostForm), http.StatusForbidden, refused)
 	}
 	if err := h.explainAs(w, r, numbers, user); err != nil {
 		return numbers.series.inZone(err)
@@ -42,9 +50,6 @@ func (h *handler) explainAs(w http.ResponseWriter, r *http.Request, numbers prin
 		By: user, At: at}
 	if e.Series, err = s.Source.scheme().Series(s.Type); err != nil {
 		return unavailable(err)
-	}
-	if err := e.Validate(); err != nil {
-		return unavailable(fmt.Errorf("Options.User: %w", err))
 	}
 	report, err := h.missingIn(r.Context(), numbers, e)
 	if err != nil {
@@ -71,23 +76,19 @@ func (h *handler) explainAs(w http.ResponseWriter, r *http.Request, numbers prin
 	return nil
 }
 
-// explaining returns the series and period that a form is about, and who sent it. It returns an error if that person
-// may not explain these numbers.
-func (h *handler) explaining(r *http.Request) (numbers printer, user string, err error) {
-	if user, err = h.user(r); err != nil || user == "" {
-		return numbers, "", &problem{status: http.StatusForbidden, text: "You may not explain numbers here.", cause: err}
-	}
+// explaining returns the series and period that a form is about, or an error if these numbers cannot be explained.
+func (h *handler) explaining(r *http.Request) (numbers printer, err error) {
 	if err := r.ParseForm(); err != nil {
-		return numbers, "", badRequest("The form could not be read.")
+		return numbers, badRequest("The form could not be read.")
 	}
 	s, p, err := h.findPeriod(r.Context(), r.PostForm)
 	if err != nil {
-		return numbers, "", err
+		return numbers, err
 	}
 	if !s.explainable() {
-		return numbers, "", forbidden("Numbers of this series cannot be explained here.")
+		return numbers, forbidden("Numbers of this series cannot be explained here.")
 	}
-	return newPrinter(s, p), user, nil
+	return newPrinter(s, p), nil
 }
 
 // formAgain answers with the form and what must be corrected.

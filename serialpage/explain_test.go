@@ -5,6 +5,7 @@ import (
 	"errors"
 	"html"
 	"iter"
+	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -113,6 +114,59 @@ func TestExplain(t *testing.T) {
 	require.Contains(t, page, "burnt &lt;b&gt;&#34;paper&#34;&lt;/b&gt;")
 	require.NotContains(t, s.get(200, "/numbers/"+location), "Your explanation", "somebody else's")
 	require.NotContains(t, s.get(200, today, "X-User", "Ada"), "Your explanation")
+}
+
+// Some readers may not explain numbers: Options.User fails, returns no name, or one that cannot be stored. Then a page
+// has no form and says why, and a form that is sent anyway is answered with its values, so that nothing is lost.
+func TestExplainRefused(t *testing.T) {
+	s := open(t, func(s *site) {
+		user := s.options.User
+		s.options.User = func(r *http.Request) (string, error) {
+			if r.Header.Get("X-User") == "broken" {
+				return "Ada", errors.New("no session")
+			}
+			name, err := url.PathUnescape(r.Header.Get("X-User"))
+			require.NoError(t, err)
+			r.Header.Set("X-User", name)
+			return user(r)
+		}
+	})
+	for _, row := range []struct{ name, says, logs string }{
+		{"", "You may not explain numbers here.", ""},
+		{"broken", "Your name could not be read", "no session"},
+		{strings.Repeat("x", 102), "Your name has 102 bytes", "102 bytes; want 0 to 100"},
+		{"A\tda", "Your name contains characters that cannot be saved", "By: it has"},
+		{"\u200cAda", "Your name contains characters that cannot be saved", "between two letters"},
+		{"Ada\xff", "Your name contains characters that cannot be saved", "not valid UTF-8"},
+	} {
+		s.log.Reset()
+		name := url.PathEscape(row.name)
+		page := s.get(200, today, "X-User", name)
+		require.NotContains(t, page, explaining)
+		require.NotContains(t, page, "#explain")
+		require.Contains(t, textOf(page), row.says)
+		page, _ = s.explain(403, "first", "IS202110240002", "last", "IS202110240004", "reason", "burnt \"paper\"", "@X-User", name)
+		require.Contains(t, textOf(page), row.says)
+		form := formOf(page)
+		require.Equal(t, []string{"IS202110240002", "IS202110240004", `burnt "paper"`},
+			[]string{form.Get("first"), form.Get("last"), form.Get("reason")}, "no input is lost")
+		require.Contains(t, s.log.String(), row.logs)
+		require.Equal(t, row.logs == "", s.log.Len() == 0, s.log.String())
+
+		// Without a period, there is no form to show.
+		page, _ = s.explain(403, "start", "x", "@X-User", name)
+		require.Contains(t, textOf(page), row.says)
+	}
+	require.Empty(t, s.register.all)
+	for _, name := range []string{"نمی\u200cخواهم", "क्\u200dष", "👩🏽\u200d🚀", strings.Repeat("x", 100)} {
+		s.explain(303, "first", "IS202110240002", "reason", "क्\u200dष", "@X-User", url.PathEscape(name))
+	}
+	require.Len(t, s.register.all, 4)
+
+	// If nobody may explain anything, the page only reads.
+	s = open(t, func(s *site) { s.options.User = nil })
+	require.NotContains(t, textOf(s.get(200, today)), "You may not")
+	s.explain(403, "first", "IS202110240002", "reason", "torn")
 }
 
 func keys(values url.Values) (all []string) {

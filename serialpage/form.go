@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/dailyserial/serial"
@@ -107,7 +106,7 @@ func (n printer) sequence(text string) (seq int64, wrong string) {
 
 // wrongReason says what is wrong with the reason, or nothing.
 func (in *form) wrongReason() string {
-	invisible := strings.IndexFunc(in.Reason, func(r rune) bool { return !unicode.IsGraphic(r) })
+	err := serial.Explanation{First: 1, Last: 1, Reason: in.Reason, At: time.Unix(0, 0)}.Validate()
 	switch {
 	case in.Reason == "":
 		return "Enter a reason."
@@ -115,9 +114,10 @@ func (in *form) wrongReason() string {
 		return fmt.Sprintf("Enter a shorter reason: this one has %d bytes; the limit is %d.", len(in.Reason), longestReason)
 	case !utf8.ValidString(in.Reason):
 		return "The reason is not valid UTF-8."
-	case invisible >= 0:
-		r, _ := utf8.DecodeRuneInString(in.Reason[invisible:])
-		return fmt.Sprintf("Enter a reason without invisible characters: this one contains %q.", r)
+	case err != nil:
+		_, wrong, _ := strings.Cut(err.Error(), "Reason: ")
+		wrong, _, _ = strings.Cut(wrong, ";")
+		return "Enter a reason without invisible characters: " + wrong + "."
 	}
 	return ""
 }

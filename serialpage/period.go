@@ -1,8 +1,12 @@
 package serialpage
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
+	"time"
+
+	"github.com/dailyserial/serial"
 )
 
 // period is the page of a period, or its account as CSV or JSON.
@@ -50,14 +54,13 @@ func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p 
 	if err != nil {
 		return err
 	}
-	name, err := h.user(r)
-	if err != nil {
-		h.Logger.WarnContext(r.Context(), "serialpage: nobody may explain", "err", err)
-		name = ""
-	}
+	name, refused := h.user(r)
 	mayExplain := s.explainable() && name != ""
 	v := h.periodView(r, numbers, a, mayExplain, text, sought, why)
 	v.Closed = !p.End.After(closed)
+	if s.explainable() {
+		v.Refused = refused
+	}
 	if mayExplain {
 		if v.Saved, err = readSaved(r.Context(), numbers, query, name); err != nil {
 			return unavailable(err)
@@ -87,12 +90,33 @@ func (h *handler) periodView(r *http.Request, numbers printer, a *audit, mayExpl
 	return v
 }
 
-// user returns the name of the person who sent a request, or "" if that person may not explain anything.
-func (h *handler) user(r *http.Request) (string, error) {
+const longestName = 100 // bytes, of a user's name in an explanation
+
+// user returns the name of the person who sent a request, or why that person may not explain numbers. Both are "" if
+// nobody may.
+func (h *handler) user(r *http.Request) (name, refused string) {
 	if h.User == nil {
-		return "", nil
+		return "", ""
 	}
-	return h.User(r)
+	name, err := h.User(r)
+	if err == nil && name == "" {
+		return "", "You may not explain numbers here."
+	}
+	refused = "Your name could not be read, so you may not explain numbers now."
+	if err == nil {
+		err = serial.Explanation{First: 1, Last: 1, Reason: "any", By: name, At: time.Unix(0, 0)}.Validate()
+		if err == nil {
+			return name, ""
+		}
+		refused = "Your name contains characters that cannot be saved with an explanation."
+		if len(name) > longestName {
+			refused = fmt.Sprintf("Your name has %d bytes, but explanations are saved with names of at most %d.", len(name),
+				longestName)
+		}
+	}
+	h.Logger.WarnContext(r.Context(), "serialpage: a user may not explain numbers", "err",
+		fmt.Errorf("Options.User: %w", err))
+	return "", refused + " Inform whoever runs the service."
 }
 
 // explainable reports whether missing numbers of the series can be explained.

@@ -43,7 +43,9 @@ type Options struct {
 	Series func(context.Context) ([]Series, error)
 
 	// User returns the name of the person who sent the request and may explain missing numbers: at most 100 bytes of
-	// printable UTF-8. If it is nil, fails or returns "", the pages have no form, and a form that is sent gets 403.
+	// the characters that a name in a [serial.Explanation] may have. If it fails, or returns "" or a name that is not
+	// allowed, the pages have no form and say why, and a form that is sent gets 403 and shows what was typed. If User
+	// is nil, the pages only read, and a form that is sent gets 403.
 	User func(*http.Request) (name string, err error)
 
 	// TrustedOrigins are origins, such as "https://example.com", from which forms are accepted besides the page's own:

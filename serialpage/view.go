@@ -37,8 +37,9 @@ type periodView struct {
 	ReplacedCut  bool      // there may be more
 	Reasons      []wording // what reasons of package serial in the lists mean
 
-	Saved     saved // by the form that led here
-	Form      *form // nil if the reader may not explain
+	Saved     saved  // by the form that led here
+	Form      *form  // nil if the reader may not explain
+	Refused   string // why the reader may not; "" if nobody may
 	CSV, JSON string
 }
 
