@@ -298,6 +298,7 @@ func TestExplainLink(t *testing.T) {
 		"hidden": {[]serial.Option{serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"), hidden}, 3},
 		"finer date": {[]serial.Option{serial.WithPeriod(serial.PerYear),
 			serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}")}, 2},
+		"blanks": {[]serial.Option{serial.WithTemplate(" {type}-{date:yyyyMMdd}-{seq:4}\u00a0")}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var numbers []string

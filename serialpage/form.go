@@ -27,12 +27,12 @@ type form struct {
 	Wrong               string // what must be corrected
 }
 
-// newForm returns the form of a period as a new page shows it, with the values of a query.
+// newForm returns the form of a period as a new page shows it, with the values of a query. It keeps the blanks around
+// numbers, because a template may print them.
 func newForm(numbers printer, query url.Values) *form {
-	field := func(name string) string { return strings.TrimSpace(query.Get(name)) }
 	return &form{Key: numbers.series.Key, Start: numbers.period.Start.UTC().Format(time.RFC3339),
-		At: time.Now().UTC().Truncate(time.Microsecond).Format(formTime), First: field("first"), Last: field("last"),
-		Reason: field("reason"), Single: numbers.hidden}
+		At: time.Now().UTC().Truncate(time.Microsecond).Format(formTime), First: query.Get("first"),
+		Last: query.Get("last"), Reason: strings.TrimSpace(query.Get("reason")), Single: numbers.hidden}
 }
 
 // formAddress is the address of the form with the numbers of a range, or "" if the template cannot print them.
@@ -77,7 +77,7 @@ func (in *form) given(numbers printer) (r serial.Range, wrong string) {
 		return r, wrong
 	}
 	r.Last = r.First
-	if in.Last != "" {
+	if strings.TrimSpace(in.Last) != "" {
 		r.Last, wrong = numbers.sequence(in.Last)
 	}
 	switch {
@@ -93,7 +93,7 @@ func (in *form) given(numbers printer) (r serial.Range, wrong string) {
 
 // sequence reads a number of the period, or says what is wrong with it.
 func (n printer) sequence(text string) (seq int64, wrong string) {
-	switch r := n.series.read(text, n.period.label); {
+	switch _, r := n.series.readTyped(text, n.period.label); {
 	case r.period.label != "":
 		return r.seq, ""
 	case r.other:
