@@ -39,9 +39,10 @@ func writeCSV(w http.ResponseWriter, numbers printer, a *audit) error {
 			t.ranged("replaced explanation", g, x.old)
 		}
 	}
-	t.numbersOf("stored, but reported as never received", r.Contradicted, r.ContradictedCount)
-	t.numbersOf("stored more than once", r.Duplicates, r.DuplicateCount)
-	t.numbersOf("stored, but never issued", r.Beyond, r.BeyondCount)
+	t.numbersOf("stored, but reported as never received", r.Contradicted, a.uses.printed(r.Contradicted, false),
+		r.ContradictedCount)
+	t.numbersOf("stored more than once", r.Duplicates, a.uses.printed(r.Duplicates, true), r.DuplicateCount)
+	t.numbersOf("stored, but never issued", r.Beyond, a.uses.printed(r.Beyond, true), r.BeyondCount)
 	const foreign = "stored, but not one of our numbers"
 	for _, text := range r.Foreign {
 		t.listed[foreign]++
@@ -82,11 +83,11 @@ func (t *csvTable) ranged(what string, g serial.Range, e serial.Explanation) {
 	}
 }
 
-// numbersOf adds a row for each number, and one for those that the report does not list.
-func (t *csvTable) numbersOf(what string, numbers []serial.Number, all int64) {
-	for _, n := range numbers {
+// numbersOf adds a row for each number, which is printed as in texts, and one for those that the report does not list.
+func (t *csvTable) numbersOf(what string, numbers []serial.Number, texts []string, all int64) {
+	for i, n := range numbers {
 		t.listed[what]++
-		t.row(what, decimal(n.Seq), decimal(n.Seq), "1", numberText(n), "", "", "")
+		t.row(what, decimal(n.Seq), decimal(n.Seq), "1", texts[i], "", "", "")
 	}
 	t.rest(what, all)
 }

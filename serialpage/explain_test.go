@@ -145,7 +145,8 @@ func TestExplainRefused(t *testing.T) {
 		require.NotContains(t, page, explaining)
 		require.NotContains(t, page, "#explain")
 		require.Contains(t, textOf(page), row.says)
-		page, _ = s.explain(403, "first", "IS202110240002", "last", "IS202110240004", "reason", "burnt \"paper\"", "@X-User", name)
+		page, _ = s.explain(403, "first", "IS202110240002", "last", "IS202110240004", "reason", `burnt "paper"`,
+			"@X-User", name)
 		require.Contains(t, textOf(page), row.says)
 		form := formOf(page)
 		require.Equal(t, []string{"IS202110240002", "IS202110240004", `burnt "paper"`},

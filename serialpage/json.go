@@ -67,7 +67,8 @@ func writeJSON(w http.ResponseWriter, s *Series, p span, a *audit) error {
 		UnexplainedCount: r.UnexplainedCount, PossibleCount: r.PossibleCount, ContradictedCount: r.ContradictedCount,
 		DuplicateCount: r.DuplicateCount, BeyondCount: r.BeyondCount, ForeignCount: r.ForeignCount,
 		Explained: []jsonExplained{}, Unexplained: []jsonRange{}, Possible: []jsonExplained{}, Replaced: []jsonReplaced{},
-		Contradicted: texts(r.Contradicted), Duplicates: texts(r.Duplicates), Beyond: texts(r.Beyond), Foreign: []string{},
+		Contradicted: a.uses.printed(r.Contradicted, false), Duplicates: a.uses.printed(r.Duplicates, true),
+		Beyond: a.uses.printed(r.Beyond, true), Foreign: []string{},
 	}
 	for _, e := range r.Explained {
 		out.Explained = append(out.Explained, jsonExplained{jsonRange(e.Range), reasonOf(e.Explanation)})
@@ -93,14 +94,6 @@ func writeJSON(w http.ResponseWriter, s *Series, p span, a *audit) error {
 }
 
 func reasonOf(e serial.Explanation) jsonReason { return jsonReason{e.Reason, e.By, jsonTime(e.At)} }
-
-func texts(numbers []serial.Number) []string {
-	all := []string{}
-	for _, n := range numbers {
-		all = append(all, numberText(n))
-	}
-	return all
-}
 
 // jsonTime is a time in JSON, or null if RFC 3339 cannot express it.
 func jsonTime(t time.Time) *time.Time {

@@ -173,8 +173,8 @@ func TestLookUpSpreadNumbers(t *testing.T) {
 	}
 }
 
-// If there are more explanations than an audit records, a look-up reads them again, but not the documents. So ten people
-// at once get their answers. A register that fails meanwhile is an error of that look-up.
+// If there are more explanations than an audit records, a look-up reads them again, but not the documents. So ten
+// people get their answers at once. If the register fails meanwhile, so does that look-up.
 func TestLookUpManyExplanations(t *testing.T) {
 	s := open(t, func(s *site) {
 		for i := range mostCompared + 1 {

@@ -3,6 +3,7 @@ package serialpage
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"iter"
 	"log/slog"
@@ -283,6 +284,40 @@ func TestExport(t *testing.T) {
 	require.Equal(t, foreign, out["foreign"])
 	require.Equal(t, false, out["clean"])
 	require.EqualValues(t, 1, out["unexplainedCount"])
+}
+
+// Exports have the numbers that documents have, also where an audit knows only their sequences: if the template prints
+// more than the period, or if an earlier template printed them. If there are too many numbers to record all of them,
+// exports have sequences in digits.
+func TestExportContradicted(t *testing.T) {
+	const many, apart = 32_000, 4096
+	yearly := []serial.Option{serial.WithPeriod(serial.PerYear)}
+	scheme := schemeOf(t, "{type}{date:yyyyMMdd}{seq:10}", "UTC", yearly...)
+	number := func(seq int64) string { return numberOf(t, scheme, time.Date(2021, 3, 1, 0, 0, 0, 0, time.UTC), seq) }
+	s := open(t, func(s *site) {
+		s.start = time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
+		s.stored = []string{number(1), " " + number(2500), "IS-2021-3"}
+		s.series[0].Source = fixed{scheme, many * apart, s.start}
+		s.series[0].Earlier = []*serial.Scheme{schemeOf(t, "{type}-{date:yyyy}-{seq:1+}", "UTC", yearly...)}
+		e := s.explanation(2, 2600, serial.CallerLeft, "", s.start)
+		e.Unused = true
+		s.register.all = []serial.Explanation{e}
+	})
+	contradicted := func(first, second string) {
+		t.Helper()
+		s.handler().audits.forget(periodKey{"IS", s.start.Unix()})
+		lines := csvOf(t, s.get(200, "/numbers/period.csv?key=IS&start=2021-01-01T00:00:00Z"))
+		const what = "stored, but reported as never received"
+		require.Contains(t, lines, []string{what, "3", "3", "1", first, "", "", ""})
+		require.Contains(t, lines, []string{what, "2500", "2500", "1", second, "", "", ""})
+		require.Contains(t, s.get(200, "/numbers/period.json?key=IS&start=2021-01-01T00:00:00Z"),
+			fmt.Sprintf(`"contradicted":["%s","%s"]`, first, second))
+	}
+	contradicted("IS-2021-3", number(2500))
+	for i := range int64(many) {
+		s.stored = append(s.stored, number(i*apart+1))
+	}
+	contradicted("3", "2500")
 }
 
 // At most one audit runs for a period, and at most two in all. Other requests get 503 with Retry-After.

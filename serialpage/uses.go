@@ -1,6 +1,7 @@
 package serialpage
 
 import (
+	"cmp"
 	"iter"
 	"strings"
 	"time"
@@ -162,17 +163,36 @@ func (u *uses) times(seq int64) int {
 
 // text returns the first text with which a sequence is stored, and false if that is not known.
 func (u *uses) text(seq int64) (text string, ok bool) {
+	k, ok := u.find(seq)
+	return k.before + k.number.String() + k.after, ok
+}
+
+// find returns the kind of that text, with its sequence, and false if that is not known.
+func (u *uses) find(seq int64) (k kind, ok bool) {
 	if u.times(seq) == 0 || u.cut && seq != u.asked {
-		return "", false
+		return kind{}, false
 	}
 	p := u.pages[seq/pageSize]
 	id := p.kind
 	if p.kinds != nil {
 		id = p.kinds[seq%pageSize]
 	}
-	k := u.kinds[id]
+	k = u.kinds[id]
 	k.number.Seq = seq
-	return k.before + k.number.String() + k.after, true
+	return k, true
+}
+
+// printed prints numbers that are stored, without blanks around them. If it is not known how a number is stored and
+// which date it has, printed prints its sequence in digits. asRead says that a report has them as they were read.
+func (u *uses) printed(numbers []serial.Number, asRead bool) []string {
+	all := []string{}
+	for _, n := range numbers {
+		if k, ok := u.find(n.Seq); ok && !asRead {
+			n = k.number
+		}
+		all = append(all, cmp.Or(n.String(), decimal(n.Seq)))
+	}
+	return all
 }
 
 // stored returns the text with which a number is stored, and false if that is not known. If a report shows the number
