@@ -294,19 +294,12 @@ func TestDocsAreComplete(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(pages), 16)
-	index, lines := unix(t, "docs/README.md"), 0
+	index := unix(t, "docs/README.md")
 	for _, page := range pages {
-		lines += strings.Count(unix(t, page), "\n")
-		if page == filepath.Join("docs", "business-numbers.md") {
-			lines -= strings.Count(unix(t, page), "\n| `")
-		}
 		if name := filepath.Base(page); name != "README.md" {
 			require.Regexp(t, `(?m)^- \[[^\]]+\]\(`+name+`\): .*\.$`, index)
 		}
 	}
-
-	require.LessOrEqual(t, lines, 1925)
-	require.LessOrEqual(t, strings.Count(unix(t, "README.md"), "\n"), 150)
 
 	sources, err := filepath.Glob("*.go")
 	require.NoError(t, err)
