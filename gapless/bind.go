@@ -44,12 +44,12 @@ func appendLiteral(text []byte, value any) []byte {
 	switch v := value.(type) {
 	case []byte:
 		text = append(hex.AppendEncode(append(text, "x'"...), v), '\'')
-	case [][]byte: // a table of labels
+	case [][]byte: // a list of labels
 		for i, label := range v {
 			if i > 0 {
-				text = append(text, " UNION ALL "...)
+				text = append(text, ", "...)
 			}
-			text = append(hex.AppendEncode(append(text, "SELECT x'"...), label), "' AS label"...)
+			text = appendLiteral(text, label)
 		}
 	case int64:
 		text = strconv.AppendInt(text, v, 10)

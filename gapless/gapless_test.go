@@ -718,14 +718,19 @@ func TestSettings(t *testing.T) {
 		d.closes(t, db, g, october(3))
 		commits(t, db, func(tx *sql.Tx) {
 			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(3)))))
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(4)))))
 			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(2)))), gapless.ErrPeriodClosed)
 		})
-		d.closes(t, db, g, october(4))
+		d.closes(t, db, g, october(5)) // several rows at once
 		tx := beginAt(t, db, d.readCommitted())
 		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(3))))
 		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(3)))))
 		require.NoError(t, tx.Commit())
 		requireResult(t, october(3))(g.ClosedUntil(t.Context(), db, "IS"))
+		requireSeq(t, 2)(g.Last(t.Context(), db, "IS", serial.At(october(3))))
+		latest, err := g.History(t.Context(), db, "IS", 9)
+		require.NoError(t, err)
+		require.Len(t, latest, 3)
 		require.NoError(t, errOf(g.NextOn(t.Context(), begin(t, db), "é", serial.At(date(t, "2021-10-24")))))
 	}
 	for _, dsn := range []string{

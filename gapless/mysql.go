@@ -17,8 +17,6 @@ const (
 		" dated_before = dated, dated = {dated},] last = GREATEST(last + {n}, IF(last = 0, {first}, {least}))"
 	returned = "last, previous, mark, closed[, dated_before], "
 
-	byKey = " STRAIGHT_JOIN {table} AS t FORCE INDEX (PRIMARY) ON t.series = {series} AND t.period = r.label "
-
 	rowsInRange = " FROM {table} FORCE INDEX (PRIMARY) WHERE " + changing
 )
 
@@ -73,7 +71,8 @@ var mySQL = statements{
 	},
 	// With this order of joining, each row is found by its whole key. The limit keeps the order of the inner query.
 	lockRows: "SELECT count(*) FROM (SELECT period AS label FROM {table} WHERE " + changing + " ORDER BY period " +
-		noLimit + ") AS r" + byKey + "FOR UPDATE",
+		noLimit + ") AS r STRAIGHT_JOIN {table} AS t FORCE INDEX (PRIMARY) ON t.series = {series} AND t.period = r.label " +
+		"FOR UPDATE",
 	seen: "SELECT concat_ws(' ', count(*), sum(last), max(period)) FROM {table} WHERE " + changing,
 	// Both end at a row that changes, if there is one: a reading that went on to the end of the range would lock the
 	// row behind it, which may be in use.
@@ -83,6 +82,7 @@ var mySQL = statements{
 	// 64 labels fit into MySQL's default group_concat_max_len.
 	list: "SELECT group_concat(period ORDER BY period) FROM (SELECT period FROM {table} WHERE " + changing +
 		" ORDER BY period LIMIT 64) AS r",
-	markRows: "UPDATE ({labels}) AS r" + byKey + "SET t.closed = {end}",
+	// With sql_safe_updates, an UPDATE is refused unless its WHERE clause finds the rows by a key.
+	markRows: "UPDATE {table} FORCE INDEX (PRIMARY) SET closed = {end} WHERE series = {series} AND period IN ({labels})",
 	server:   "SELECT " + serverKind,
 }
