@@ -430,6 +430,38 @@ func TestAutocommitOff(t *testing.T) {
 	requireSeq(t, 7)(g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24"))))
 }
 
+// With autocommit off, no call leaves a transaction open on a connection of the pool: the next BeginTx would fail with
+// error 1568.
+func TestAutocommitOffLeavesNothingOpen(t *testing.T) {
+	d := mariaDB(t).with("autocommit=0")
+	pool := d.open(t)
+	pool.SetMaxOpenConns(1)
+	at := serial.On(2021, time.October, 24)
+	plain, err := gapless.New(d.dialect, scheme(t))
+	require.NoError(t, err)
+	dated, err := gapless.New(d.dialect, scheme(t), gapless.WithChronology())
+	require.NoError(t, err)
+	none := func(func(string, error) bool) {}
+	require.NoError(t, plain.CreateTable(t.Context(), d.open(t)))
+	for name, call := range map[string]func() error{
+		"ClosedUntil": func() error { return errOf(plain.ClosedUntil(t.Context(), pool, "IS")) },
+		"Last":        func() error { return errOf(plain.Last(t.Context(), pool, "IS", at)) },
+		"History":     func() error { return errOf(plain.History(t.Context(), pool, "IS", 2)) },
+		"Audit":       func() error { return errOf(plain.Audit(t.Context(), pool, "IS", at, none)) },
+	} {
+		require.NoError(t, call(), name)
+		require.NoError(t, beginAt(t, pool, sql.LevelReadCommitted).Rollback(), name)
+	}
+	for _, g := range []*gapless.Generator{plain, dated, dated} { // the last one finds everything
+		require.NoError(t, g.CreateTable(t.Context(), pool))
+		require.NoError(t, beginAt(t, pool, sql.LevelReadCommitted).Rollback())
+	}
+	execSQL(t, pool, "DROP TABLE serial_gapless_series")
+	execSQL(t, pool, "CREATE TABLE serial_gapless_series (series int)")
+	require.ErrorContains(t, plain.CreateTable(t.Context(), pool), "a table lacks a column")
+	require.NoError(t, beginAt(t, pool, sql.LevelReadCommitted).Rollback())
+}
+
 // The column that the documentation gives for numbers distinguishes types that MariaDB's default collation equates.
 func TestCollation(t *testing.T) {
 	const column = "varchar(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL UNIQUE"
@@ -745,7 +777,7 @@ func TestSettings(t *testing.T) {
 		"clientFoundRows=true", "interpolateParams=true", "parseTime=true&loc=Asia%2FShanghai", "sql_mode=%27%27",
 		"sql_mode=%27ANSI%27", "sql_mode=%27TRADITIONAL%2CPAD_CHAR_TO_FULL_LENGTH%2CNO_BACKSLASH_ESCAPES%27",
 		"charset=latin1", "time_zone=%27%2B08%3A00%27", "sql_mode=%27EMPTY_STRING_IS_NULL%27", "sql_mode=%27ORACLE%27",
-		"sql_safe_updates=1",
+		"sql_safe_updates=1", "autocommit=0",
 	} {
 		t.Run("MySQL/"+dsn, func(t *testing.T) { check(t, mariaDB(t).with(dsn)) })
 	}

@@ -27,7 +27,7 @@ import (
 // What is in brackets is only for generators with WithChronology.
 type statements struct {
 	create [2]string // create the two tables
-	probe  [2]string // fail if the table lacks a column
+	probe  [2]string // return no row, and fail if the table lacks a column
 	exists string    // returns whether the table exists in any schema; empty if create looks in the same places
 	flaw   string    // returns why the table is unfit, or "-" if it is fit; empty if nothing can be wrong
 	tables [2]table  // forTable makes them from the above
@@ -90,7 +90,7 @@ type statements struct {
 	level  string // returns the level of isolation in PostgreSQL, and now
 }
 
-// A column has a statement that fails if the table of periods lacks it, and one that adds it.
+// A column has a statement that fails if the table of periods lacks it and else returns no row, and one that adds it.
 type column struct{ probe, add string }
 
 // A table has the statements of that name for one of the two tables.

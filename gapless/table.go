@@ -3,6 +3,7 @@ package gapless
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -67,7 +68,7 @@ func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 		}
 	}
 	for _, t := range g.sql.tables {
-		if _, err := db.ExecContext(ctx, t.probe); err != nil {
+		if err := g.read(ctx, db, t.probe); !errors.Is(err, sql.ErrNoRows) {
 			return g.failed(ctx, what, fmt.Errorf("a table lacks a column of Schema; to continue the numbers of "+
 				"release 0.4.0, choose another table, as docs/migrating.md says: %w", err))
 		}
@@ -75,7 +76,7 @@ func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 			continue
 		}
 		var flaw string
-		if err := db.QueryRowContext(ctx, t.flaw).Scan(&flaw); err != nil {
+		if err := g.read(ctx, db, t.flaw, &flaw); err != nil {
 			return g.failed(ctx, what, err)
 		}
 		if flaw != "-" {
@@ -90,7 +91,7 @@ func (g *Generator) create(ctx context.Context, db *sql.DB, end time.Time) error
 	for _, t := range g.sql.tables {
 		if t.exists != "" {
 			var exists bool
-			if err := db.QueryRowContext(ctx, t.exists).Scan(&exists); err != nil {
+			if err := g.read(ctx, db, t.exists, &exists); err != nil {
 				return err
 			}
 			if exists {
@@ -107,7 +108,7 @@ func (g *Generator) create(ctx context.Context, db *sql.DB, end time.Time) error
 	adding, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	for _, c := range g.sql.columns {
-		if _, err := db.ExecContext(ctx, c.probe); err == nil {
+		if errors.Is(g.read(ctx, db, c.probe), sql.ErrNoRows) {
 			continue
 		}
 		if _, err := db.ExecContext(adding, c.add); err != nil {
@@ -115,4 +116,19 @@ func (g *Generator) create(ctx context.Context, db *sql.DB, end time.Time) error
 		}
 	}
 	return nil
+}
+
+// read runs a statement that returns at most one row. In MySQL, it does so in a transaction of its own: with autocommit
+// off, it would otherwise leave a transaction open on a connection of the pool, which keeps the table from being
+// altered and the next BeginTx from setting its level of isolation.
+func (g *Generator) read(ctx context.Context, db *sql.DB, statement string, dest ...any) error {
+	if g.dialect != MySQL {
+		return g.scan(ctx, db, statement, nil, dest...)
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	return g.scan(ctx, tx, statement, nil, dest...)
 }
