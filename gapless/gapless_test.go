@@ -767,7 +767,7 @@ func TestSettings(t *testing.T) {
 	}
 	for _, dsn := range []string{
 		"default_query_exec_mode=simple_protocol", "default_query_exec_mode=exec", "default_query_exec_mode=describe_exec",
-		"default_query_exec_mode=cache_describe",
+		"default_query_exec_mode=cache_describe", "default_query_exec_mode=simple_protocol&bytea_output=escape",
 		"default_transaction_isolation=serializable", "standard_conforming_strings=off", "client_encoding=LATIN1",
 		"TimeZone=Asia/Shanghai",
 	} {

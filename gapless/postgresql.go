@@ -32,6 +32,8 @@ var postgreSQL = statements{
 	flaw: `SELECT CASE relpersistence WHEN 'p' THEN '-' ELSE 'it is unlogged or temporary' END
 			FROM pg_catalog.pg_class WHERE oid = '{this}'::regclass`,
 	quote: `"`,
+	// With bytea_output=escape, pgx cannot read bytes in its simple protocol. Marks, calendars and labels are ASCII.
+	text: [2]string{"encode(", ", 'escape')"},
 	// Not now(), which is the start of the transaction. In RETURNING, it is read after the wait for the row's lock.
 	now: "floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
 	// At SERIALIZABLE, an update that reads a small table from end to end conflicts with those of other types.
@@ -42,12 +44,12 @@ var postgreSQL = statements{
 			SET mark = CASE c.last WHEN 0 THEN {mark}::bytea ELSE c.mark END, previous = c.last,[
 				dated_before = c.dated, dated = {dated}::integer,]
 				last = GREATEST(c.last + {n}::bigint, CASE c.last WHEN 0 THEN {first}::bigint ELSE {least}::bigint END)
-			RETURNING c.last, c.previous, c.mark, c.closed[, c.dated_before], {now}`},
-	find: "SELECT calendar, closed " + gates + " FOR SHARE",
+			RETURNING c.last, c.previous, {text}c.mark{/text}, c.closed[, c.dated_before], {now}`},
+	find: "SELECT {text}calendar{/text}, closed " + gates + " FOR SHARE",
 	newGate: `INSERT INTO {gates} (series, calendar) VALUES ({series}::bytea, {calendar}::bytea)
 			ON CONFLICT DO NOTHING`,
 	lockGate: upsert{read: `INSERT INTO {gates} AS g (series, calendar) VALUES ({series}::bytea, {calendar}::bytea)
-			ON CONFLICT (series) DO UPDATE SET calendar = g.calendar RETURNING g.calendar, g.closed, {now}`},
+			ON CONFLICT (series) DO UPDATE SET calendar = g.calendar RETURNING {text}g.calendar{/text}, g.closed, {now}`},
 	lock: "SELECT pg_advisory_xact_lock" + lockKeyOf,
 	// At SERIALIZABLE, a search for the gate conflicts with those who begin other series.
 	lockShared: "SELECT " + notSerializable + " FROM pg_advisory_xact_lock_shared" + lockKeyOf +

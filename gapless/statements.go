@@ -8,8 +8,8 @@ import (
 )
 
 // statements are the statements of one dialect. In them, {table} stands for the quoted table of periods, {gates} for
-// the table of series, {this} and {name} for either one and its name, and {now} for a reading of the clock. Other names
-// in braces are arguments:
+// the table of series, {this} and {name} for either one and its name, {now} for a reading of the clock, and {text} and
+// {/text} enclose bytes that are read as text. Other names in braces are arguments:
 //
 //	series, period   what identifies a row
 //	mark             calendar and print mark of the scheme
@@ -34,6 +34,7 @@ type statements struct {
 
 	columns [2]column // that WithChronology needs, empty without it
 	quote   string    // quotation mark around an identifier
+	text    [2]string // what stands before and after bytes that are read as text; empty if drivers do that themselves
 	now     string
 
 	// update adds to a row of this mark that is not closed, which is the usual case, for less than an upsert costs. It
@@ -110,16 +111,17 @@ const (
 		"AND last > 0 AND last >= {least} RETURNING last[, dated_before], {now}"
 	undo  = "UPDATE {table} SET last = previous[, dated = dated_before] WHERE series = {series} AND period = {period}"
 	gates = "FROM {gates} WHERE series = {series}"
-	other = "SELECT mark FROM {table} WHERE series = {series} AND period <> {period} AND last > 0 ORDER BY period LIMIT 1"
-	last  = "SELECT (SELECT calendar " + gates + "), (" + other + "), " +
-		"(SELECT mark FROM {table} WHERE series = {series} AND period = {period}), " +
+	other = "SELECT {text}mark{/text} FROM {table} WHERE series = {series} AND period <> {period} AND last > 0 " +
+		"ORDER BY period LIMIT 1"
+	last = "SELECT (SELECT {text}calendar{/text} " + gates + "), (" + other + "), " +
+		"(SELECT {text}mark{/text} FROM {table} WHERE series = {series} AND period = {period}), " +
 		"(SELECT last FROM {table} WHERE series = {series} AND period = {period})"
 	// Labels of one calendar sort as their periods do. Whoever takes the first number of a row asks the gate.
 	changing = "series = {series} AND period > {lower} AND period <= {upper} " +
 		"AND (closed IS NULL) = ({end} IS NOT NULL) AND (last > 0 OR closed IS NOT NULL)"
 	mark    = "UPDATE {table} SET closed = {end} WHERE " + changing
 	setEnd  = "UPDATE {gates} SET closed = {end} WHERE series = {series}"
-	history = "SELECT period, mark, last FROM {table} " +
+	history = "SELECT {text}period{/text}, {text}mark{/text}, last FROM {table} " +
 		"WHERE series = {series} AND period < {before} AND last > 0 ORDER BY period DESC LIMIT {limit}"
 )
 
@@ -149,7 +151,7 @@ func (d Dialect) forTable(name string, chronology bool) (s statements, err error
 		"SELECT series, period, mark, previous, last, closed[, dated, dated_before] FROM {this} WHERE 1 = 0",
 		"SELECT series, calendar, closed FROM {this} WHERE 1 = 0",
 	}
-	s.gate = "SELECT calendar, closed " + gates
+	s.gate = "SELECT {text}calendar{/text}, closed " + gates
 	s.find = cmp.Or(s.find, s.gate)
 	s.undo, s.other, s.history, s.last, s.ask = undo, other, history, last, "SELECT {now}"
 	s.setEnd = cmp.Or(s.setEnd, setEnd)
@@ -165,7 +167,8 @@ func (d Dialect) forTable(name string, chronology bool) (s statements, err error
 		create, probe := optional.ReplaceAllString(s.create[i], part), optional.ReplaceAllString(s.probe[i], part)
 		s.tables[i] = table{replace(create), replace(probe), replace(s.exists), replace(s.flaw)}
 	}
-	replace := strings.NewReplacer("{table}", quoted(names[0]), "{gates}", quoted(names[1]), "{now}", s.now)
+	replace := strings.NewReplacer("{table}", quoted(names[0]), "{gates}", quoted(names[1]), "{now}", s.now,
+		"{text}", s.text[0], "{/text}", s.text[1])
 	for _, statement := range []*string{&s.update, &s.upsert.returning, &s.upsert.write, &s.upsert.read, &s.gate, &s.find,
 		&s.share, &s.newGate, &s.lockGate.write, &s.lockGate.read, &s.other, &s.lock, &s.lockShared, &s.setEnd, &s.mark,
 		&s.lockRows, &s.seen, &s.present, &s.greatest, &s.list, &s.markRows, &s.history, &s.last, &s.undo, &s.ask, &s.level,
