@@ -63,16 +63,27 @@ func TestSettings(t *testing.T) {
 		"default_query_exec_mode=simple_protocol", "default_query_exec_mode=exec", "default_query_exec_mode=describe_exec",
 		"default_transaction_isolation=serializable", "default_transaction_read_only=on", "DateStyle=SQL,DMY",
 		"standard_conforming_strings=off", "client_encoding=LATIN1", "TimeZone=Asia/Shanghai",
+		"default_query_exec_mode=simple_protocol&bytea_output=escape",
 	} {
-		t.Run("PostgreSQL/"+dsn, func(t *testing.T) { d := postgres(t); reserves(t, d.with(dsn).ledgerOf(t, d)) })
+		t.Run("PostgreSQL/"+dsn, func(t *testing.T) {
+			d := postgres(t)
+			l := d.with(dsn).ledgerOf(t, d)
+			purgesOne(t, d, l)
+			reserves(t, l)
+		})
 	}
 	for _, dsn := range []string{
 		"clientFoundRows=true", "interpolateParams=true", "parseTime=true&loc=Asia%2FShanghai", "autocommit=0",
 		"sql_mode=%27%27", "sql_mode=%27ANSI%27",
 		"sql_mode=%27TRADITIONAL%2CPAD_CHAR_TO_FULL_LENGTH%2CNO_BACKSLASH_ESCAPES%27", "charset=latin1",
-		"collation=utf8mb4_general_ci", "time_zone=%27%2B08%3A00%27",
+		"collation=utf8mb4_general_ci", "time_zone=%27%2B08%3A00%27", "sql_safe_updates=1", "sql_mode=%27ORACLE%27",
 	} {
-		t.Run("MySQL/"+dsn, func(t *testing.T) { reserves(t, mariadb(t).with(dsn).ledger(t, nil)) })
+		t.Run("MySQL/"+dsn, func(t *testing.T) {
+			d := mariadb(t)
+			l := d.with(dsn).ledger(t, nil)
+			purgesOne(t, d, l)
+			reserves(t, l)
+		})
 	}
 	// With this mode, '' is NULL. MySQL does not have it.
 	for _, dsn := range []string{"", "&interpolateParams=true"} {
@@ -378,6 +389,17 @@ func purges(t *testing.T, d *database) {
 	requireResult(t, int64(1200))(l.Purge(t.Context(), 99*time.Hour))
 	execSQL(t, db, "DELETE FROM serial_ledger WHERE period = "+literal(d, "2020"))
 	require.Equal(t, "IS \nIS 20211024\n", left())
+}
+
+// purgesOne checks that Purge deletes an old period of a series with every byte in its name.
+func purgesOne(t *testing.T, d *database, l *sqlledger.Ledger) {
+	t.Helper()
+	series := make([]byte, 255)
+	for i := range series {
+		series[i] = byte(255 - i)
+	}
+	oldRows(t, d, l, string(series), 1)
+	requireResult(t, int64(1))(l.Purge(t.Context(), 72*time.Hour))
 }
 
 func execSQL(t *testing.T, db interface {

@@ -13,7 +13,7 @@ import (
 const (
 	page = 1000
 
-	old = `SELECT series, period FROM {table} l WHERE reserved_at < {ago} AND period <> {none}
+	old = `SELECT {keys} FROM {table} l WHERE reserved_at < {ago} AND period <> {none}
 		AND (series, period) > (coalesce({series}, {none}), coalesce({period}, {none}))
 		AND EXISTS (SELECT 1 FROM {table} y WHERE y.series = l.series AND y.period <> {none}
 			AND y.reserved_at > l.reserved_at)
@@ -100,7 +100,7 @@ func (l *Ledger) old(ctx context.Context, c *sql.Conn, seconds int64, from key) 
 	var keys []key
 	for rows.Next() {
 		var k key
-		if err := rows.Scan(&k.series, &k.period); err != nil {
+		if err := rows.Scan((*hexText)(&k.series), (*hexText)(&k.period)); err != nil {
 			return nil, err
 		}
 		keys = append(keys, k)

@@ -1,6 +1,8 @@
 package sqlledger
 
 import (
+	"database/sql"
+	"encoding/hex"
 	"regexp"
 	"strconv"
 	"strings"
@@ -34,4 +36,19 @@ func (d Dialect) query(text string) (q query) {
 		return "?"
 	})
 	return q
+}
+
+// A hexText is a text that the database returns in hexadecimal, because a connection may have another character set or,
+// in PostgreSQL, a form of bytes that its driver cannot read. NULL is "".
+type hexText string
+
+// Scan implements [sql.Scanner].
+func (t *hexText) Scan(column any) error {
+	var digits sql.NullString
+	if err := digits.Scan(column); err != nil {
+		return err
+	}
+	text, err := hex.DecodeString(digits.String)
+	*t = hexText(text)
+	return err
 }

@@ -213,7 +213,8 @@ func (r *Register) list(ctx context.Context, series string, start time.Time,
 	for ctx.Err() == nil && rows.Next() {
 		e := serial.Explanation{Series: series, Start: start}
 		var digest, at string
-		err := rows.Scan(&digest, &e.Type, &e.First, &e.Last, &e.Reason, &e.By, &at, &e.Unused, &e.Possible)
+		err := rows.Scan(&digest, r.column(&e.Type), &e.First, &e.Last, r.column(&e.Reason), r.column(&e.By), &at,
+			&e.Unused, &e.Possible)
 		if err == nil {
 			e.At, err = time.Parse(time.DateTime, at) // accepts fractions
 		}
@@ -294,6 +295,14 @@ func (r *Register) text(s string) any {
 		return s
 	}
 	return hex.EncodeToString([]byte(s))
+}
+
+// column returns what receives a text that text has sent.
+func (r *Register) column(s *string) any {
+	if r.dialect == SQLite {
+		return s
+	}
+	return (*hexText)(s)
 }
 
 // checkFields returns an error unless the explanation fits the table.

@@ -66,7 +66,7 @@ const (
 )
 
 // registerStatements are the statements of a Register. In them, {table} stands for the quoted table, and other names in
-// braces are arguments; see Register.arguments. Servers get texts in hexadecimal.
+// braces are arguments; see Register.arguments. Servers get and return texts in hexadecimal.
 type registerStatements struct {
 	schema              string
 	check, insert, list query
@@ -92,9 +92,9 @@ var registers = map[Dialect]registerStatements{
 			{at}::text::timestamp AT TIME ZONE 'UTC', {unused}::boolean, {possible}::boolean, {digest}::text,
 			clock_timestamp())
 			ON CONFLICT (` + registerKey + `) DO NOTHING`},
-		list: query{text: `SELECT digest, convert_to(type, 'UTF8'), first, last, convert_to(reason, 'UTF8'),
-			convert_to(explained_by, 'UTF8'), to_char(explained_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'),
-			unused, possible
+		list: query{text: `SELECT digest, encode(convert_to(type, 'UTF8'), 'hex'), first, last,
+			encode(convert_to(reason, 'UTF8'), 'hex'), encode(convert_to(explained_by, 'UTF8'), 'hex'),
+			to_char(explained_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'), unused, possible
 			FROM {table} WHERE series = convert_from(decode({series}::text, 'hex'), 'UTF8')
 				AND start = {start}::text::timestamp AT TIME ZONE 'UTC'` + registerOrder},
 	},
@@ -107,8 +107,8 @@ var registers = map[Dialect]registerStatements{
 			UNHEX({series}), coalesce(UNHEX({type}), X''), {start}, {first}, {last},
 			UNHEX({reason}), coalesce(UNHEX({by}), X''), {at},
 			{unused}, {possible}, {digest}, UTC_TIMESTAMP(6))`},
-		list: query{text: `SELECT digest, CAST(type AS BINARY), first, last, CAST(reason AS BINARY),
-			CAST(explained_by AS BINARY), CAST(explained_at AS CHAR), unused, possible
+		list: query{text: `SELECT digest, hex(type), first, last, hex(reason), hex(explained_by), CAST(explained_at AS CHAR),
+			unused, possible
 			FROM {table} WHERE series = CONVERT(UNHEX({series}) USING utf8mb4) COLLATE utf8mb4_bin
 				AND start = {start}` + registerOrder},
 	},

@@ -213,7 +213,7 @@ func TestRegisterSettings(t *testing.T) {
 	for _, dsn := range []string{
 		"default_query_exec_mode=simple_protocol", "default_query_exec_mode=exec",
 		"default_transaction_isolation=serializable", "default_transaction_read_only=on", "DateStyle=SQL,DMY",
-		"client_encoding=LATIN1", "TimeZone=Asia/Shanghai",
+		"client_encoding=LATIN1", "TimeZone=Asia/Shanghai", "default_query_exec_mode=simple_protocol&bytea_output=escape",
 	} {
 		run("PostgreSQL", postgres, dsn)
 	}
@@ -221,7 +221,7 @@ func TestRegisterSettings(t *testing.T) {
 		"clientFoundRows=true", "interpolateParams=true", "parseTime=true&loc=Asia%2FShanghai", "autocommit=0",
 		"sql_mode=%27%27", "sql_mode=%27ANSI%27",
 		"sql_mode=%27TRADITIONAL%2CPAD_CHAR_TO_FULL_LENGTH%2CNO_BACKSLASH_ESCAPES%27", "charset=latin1",
-		"collation=utf8mb4_general_ci", "time_zone=%27%2B08%3A00%27",
+		"collation=utf8mb4_general_ci", "time_zone=%27%2B08%3A00%27", "sql_safe_updates=1", "sql_mode=%27ORACLE%27",
 	} {
 		run("MySQL", mariadb, dsn)
 	}

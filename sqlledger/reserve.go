@@ -66,7 +66,7 @@ func (l *Ledger) reserve(ctx context.Context, c *sql.Conn, r serial.Reservation)
 	}
 	var flaw sql.NullString
 	var schema string
-	var calendar, printMark []byte
+	var calendar, printMark hexText
 	row := c.QueryRowContext(ctx, l.sql.read.text, l.sql.read.bind(args)...)
 	err = row.Scan(&after, &flaw, &schema, &calendar, &printMark)
 	switch {
@@ -76,7 +76,7 @@ func (l *Ledger) reserve(ctx context.Context, c *sql.Conn, r serial.Reservation)
 		return 0, err
 	case flaw.Valid:
 		return 0, lossy(flaw.String)
-	case after < r.Above || calendar == nil:
+	case after < r.Above || calendar == "":
 		return 0, lossy(altered)
 	}
 	if err := r.Check(string(calendar), string(printMark)); err != nil {

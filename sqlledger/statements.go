@@ -11,6 +11,7 @@ import "strings"
 type statements struct {
 	schema string
 	quote  string // quotation mark around an identifier
+	keys   string // a row's key in hexadecimal
 	empty  string // an empty value of the columns' type
 	begin  string
 	ago    string // instant {seconds} ago
@@ -19,7 +20,7 @@ type statements struct {
 	upsert query
 
 	// read returns the sequence before the block; the setting that could let the block be lost in a crash, or NULL; the
-	// table's schema; the calendar kept for the series, and the print mark kept for the period.
+	// table's schema; the calendar kept for the series, and the print mark kept for the period, both in hexadecimal.
 	read query
 
 	// These are used if read cannot return everything: kept returns the last sequence of the period, if its row and the
@@ -39,6 +40,7 @@ var dialects = map[Dialect]statements{
 	PostgreSQL: {
 		schema: PostgreSQLSchema,
 		quote:  `"`,
+		keys:   "encode(series, 'hex'), encode(period, 'hex')",
 		empty:  "''::bytea",
 		// Under a stricter isolation, which may be the database's default, transactions that wait for a row would fail.
 		begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
@@ -68,11 +70,12 @@ var dialects = map[Dialect]statements{
 					THEN '` + altered + `'
 				END,
 				(SELECT relnamespace::regnamespace::text FROM pg_catalog.pg_class WHERE oid = '{table}'::regclass),
-				(SELECT s.settings FROM s), l.settings`},
+				(SELECT encode(s.settings, 'hex') FROM s), encode(l.settings, 'hex')`},
 	},
 	MySQL: {
 		schema: MySQLSchema,
 		quote:  "`",
+		keys:   "hex(series), hex(period)",
 		empty:  "X''", // with EMPTY_STRING_IS_NULL in MariaDB's sql_mode, '' is NULL
 		// Not READ COMMITTED: servers that replicate statements refuse to write under it.
 		begin: "START TRANSACTION READ WRITE",
@@ -97,7 +100,7 @@ var dialects = map[Dialect]statements{
 				WHEN LAST_INSERT_ID() > r.below AND NOT EXISTS (SELECT 1 FROM information_schema.columns
 					WHERE table_schema = {in} AND table_name = '{name}' AND extra = 'auto_increment')
 					THEN '` + altered + `'
-				END, {in}, s.calendar, r.print
+				END, {in}, hex(s.calendar), hex(r.print)
 			FROM (SELECT max(settings) AS calendar, count(*) AS found FROM {table}
 				WHERE series = {series} AND period = {none} HAVING count(*) > 0) s,
 				(SELECT max(last) - {n} AS below, max(settings) AS print, count(*) AS found FROM {table}
@@ -109,6 +112,7 @@ var dialects = map[Dialect]statements{
 	SQLite: {
 		schema: SQLiteSchema,
 		quote:  `"`,
+		keys:   "hex(series), hex(period)",
 		empty:  "x''",
 		begin:  "BEGIN IMMEDIATE",
 		ago:    "strftime('%Y-%m-%d %H:%M:%f', 'now', -{seconds} || ' seconds')",
@@ -119,7 +123,7 @@ var dialects = map[Dialect]statements{
 			VALUES ({series}, {period}, {print}, {first}, strftime('%Y-%m-%d %H:%M:%f', 'now'))
 			ON CONFLICT (series, period) DO UPDATE SET last = max(last, {above}) + {n}, reserved_at = excluded.reserved_at
 			RETURNING last - {n}, NULL, 'main',
-				(SELECT settings FROM {table} WHERE series = {series} AND period = {none}), settings`},
+				(SELECT hex(settings) FROM {table} WHERE series = {series} AND period = {none}), hex(settings)`},
 		// RETURNING does not see what AFTER triggers do.
 		kept: query{text: `SELECT last FROM {table} WHERE series = {series} AND period = {period} AND settings = {print}
 			AND EXISTS (SELECT 1 FROM {table} WHERE series = {series} AND period = {none} AND settings = {calendar})`},
@@ -136,7 +140,7 @@ func (d Dialect) forTable(name string) (s statements, err error) {
 	s.schema = strings.Replace(s.schema, defaultTable, t.quoted, 1)
 	s.check, s.old, s.remove = query{text: check}, query{text: old}, query{text: remove}
 	for _, q := range []*query{&s.upsert, &s.read, &s.kept, &s.show, &s.check, &s.old, &s.remove} {
-		text := strings.ReplaceAll(q.text, "{ago}", s.ago)
+		text := strings.NewReplacer("{ago}", s.ago, "{keys}", s.keys).Replace(q.text)
 		text = strings.NewReplacer("{table}", t.quoted, "{name}", t.name, "{in}", t.in, "{none}", s.empty).Replace(text)
 		*q = d.query(text)
 	}
