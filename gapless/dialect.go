@@ -35,12 +35,28 @@ var recordChanged = regexp.MustCompile(`(?i)\berror 1020\b`)
 // noSavepoint is MySQL's error for a savepoint that does not exist.
 var noSavepoint = regexp.MustCompile(`(?i)\berror 1305\b`)
 
+// noTable matches the errors of MySQL and SQLite for a table that does not exist.
+var noTable = regexp.MustCompile(`(?i)\berror 1146\b|no such table`)
+
+// missing reports whether a table does not exist.
+func (d Dialect) missing(err error) bool {
+	if d != PostgreSQL {
+		return noTable.MatchString(err.Error())
+	}
+	return hasState(err, "42P01")
+}
+
+// hasState reports whether an error of PostgreSQL has one of the codes.
+func hasState(err error, codes ...string) bool {
+	var state interface{ SQLState() string } // pgx's errors and lib/pq's have it
+	return errors.As(err, &state) && slices.Contains(codes, state.SQLState())
+}
+
 // again reports whether creating the table once more may help.
 func (d Dialect) again(err error) bool {
 	switch d {
 	case PostgreSQL:
-		var state interface{ SQLState() string } // pgx's errors and lib/pq's have it
-		return errors.As(err, &state) && slices.Contains(postgresAgain, state.SQLState())
+		return hasState(err, postgresAgain...)
 	case MySQL:
 		return mysqlAgain.MatchString(err.Error())
 	default:

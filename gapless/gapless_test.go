@@ -565,6 +565,31 @@ func TestCreateTable(t *testing.T) {
 	})
 }
 
+// Without a table, every call names CreateTable, which ends that.
+func TestMissingTable(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db, at := d.open(t), serial.On(2021, time.October, 24)
+		g, err := gapless.New(d.dialect, scheme(t))
+		require.NoError(t, err)
+		none := func(func(string, error) bool) {}
+		for name, call := range map[string]func(tx gapless.Tx) error{
+			"Next":          func(tx gapless.Tx) error { return errOf(g.Next(t.Context(), tx, "IS")) },
+			"NextOn":        func(tx gapless.Tx) error { return errOf(g.NextOn(t.Context(), tx, "IS", at)) },
+			"Raise":         func(tx gapless.Tx) error { return g.Raise(t.Context(), tx, "IS", at, 3) },
+			"ClosePeriods":  func(tx gapless.Tx) error { return g.ClosePeriods(t.Context(), tx, "IS", at) },
+			"ReopenPeriods": func(tx gapless.Tx) error { return g.ReopenPeriods(t.Context(), tx, "IS", at) },
+			"ClosedUntil":   func(gapless.Tx) error { return errOf(g.ClosedUntil(t.Context(), db, "IS")) },
+			"Last":          func(gapless.Tx) error { return errOf(g.Last(t.Context(), db, "IS", at)) },
+			"History":       func(gapless.Tx) error { return errOf(g.History(t.Context(), db, "IS", 3)) },
+			"Audit":         func(gapless.Tx) error { return errOf(g.Audit(t.Context(), db, "IS", at, none)) },
+		} {
+			tx := beginAt(t, db, d.readCommitted())
+			require.ErrorContains(t, call(tx), "a table of Schema does not exist: call CreateTable", name)
+			require.NoError(t, tx.Rollback())
+		}
+	})
+}
+
 // CreateTable creates a missing table. The series keep their calendar, which is also in their rows.
 func TestCreateMissingTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {

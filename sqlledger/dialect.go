@@ -38,8 +38,7 @@ func (d Dialect) again(err error, committing bool) bool {
 	}
 	switch d {
 	case PostgreSQL:
-		var state interface{ SQLState() string } // pgx's and lib/pq's errors have it
-		return errors.As(err, &state) && slices.Contains(postgresAgain, state.SQLState())
+		return d.reports(err, nil, postgresAgain...)
 	case MySQL:
 		if committing {
 			return mysqlRolledBack.MatchString(err.Error())
@@ -55,11 +54,20 @@ func (d Dialect) again(err error, committing bool) bool {
 var otherShape = regexp.MustCompile(`(?i)\berror (1054|1176)\b|no column named|no such column|` +
 	`ON CONFLICT clause does not match`)
 
+// noTable matches MySQL's and SQLite's errors for a missing table.
+var noTable = regexp.MustCompile(`(?i)\berror 1146\b|no such table`)
+
 // outdated reports whether err means that the table lacks a column or its key.
-func (d Dialect) outdated(err error) bool {
-	var state interface{ SQLState() string }
-	if d == PostgreSQL {
-		return errors.As(err, &state) && slices.Contains([]string{"42703", "42P10"}, state.SQLState())
+func (d Dialect) outdated(err error) bool { return d.reports(err, otherShape, "42703", "42P10") }
+
+// missing reports whether err means that a table does not exist.
+func (d Dialect) missing(err error) bool { return d.reports(err, noTable, "42P01") }
+
+// reports reports whether err has one of PostgreSQL's codes or, on other databases, a text that matches.
+func (d Dialect) reports(err error, text *regexp.Regexp, codes ...string) bool {
+	if d != PostgreSQL {
+		return text.MatchString(err.Error())
 	}
-	return otherShape.MatchString(err.Error())
+	var state interface{ SQLState() string } // pgx's and lib/pq's errors have it
+	return errors.As(err, &state) && slices.Contains(codes, state.SQLState())
 }

@@ -74,7 +74,7 @@ func NewRegister(db *sql.DB, dialect Dialect, opts ...RegisterOption) (*Register
 	}
 	return &Register{sql: s, runner: runner{
 		db: db, dialect: dialect,
-		name: "register", advice: "use ExplainIn",
+		table: c.table, name: "register", advice: "use ExplainIn",
 		outdated: "the table was not created for explanations by this version; name another one with WithRegisterTable, " +
 			"and have CreateTable create it",
 	}}, nil

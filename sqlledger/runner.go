@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/dailyserial/serial"
@@ -20,10 +21,22 @@ type runner struct {
 	dialect Dialect
 	durable bool // SQLite must make commits durable
 
-	// For messages: the name of the table's purpose, how a caller with an open transaction avoids waiting for it, and
+	// For messages: the table, the name of its purpose, how a caller with an open transaction avoids waiting for it, and
 	// what to do if the table has another shape.
-	name, advice, outdated string
+	table, name, advice, outdated string
 }
+
+// An unfitError is the database's error for a table that is missing or has another shape.
+type unfitError struct {
+	error
+	remedy string
+}
+
+func (e unfitError) Error() string { return e.remedy + ": " + e.error.Error() }
+func (e unfitError) Unwrap() error { return e.error }
+
+// Remedy returns what ends the error. Package serialcmd prints it.
+func (e unfitError) Remedy() string { return e.remedy }
 
 // do runs f in a transaction, and repeats it if that may help.
 func (r *runner) do(ctx context.Context, what string, f func(*sql.Conn) error) error {
@@ -56,8 +69,12 @@ func (r *runner) do(ctx context.Context, what string, f func(*sql.Conn) error) e
 
 // failed returns the error for the caller.
 func (r *runner) failed(ctx context.Context, what string, err error) error {
-	if r.dialect.outdated(err) {
-		err = fmt.Errorf("%w: %s", err, r.outdated)
+	switch {
+	case r.dialect.outdated(err):
+		err = unfitError{err, r.outdated}
+	case r.dialect.missing(err) && strings.Contains(err.Error(), r.table): // a trigger may need other tables
+		err = unfitError{err, fmt.Sprintf("the table %s does not exist: call CreateTable, which creates it, or correct the "+
+			"connection if the table is in another database or schema", r.table)}
 	}
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 		return fmt.Errorf("sqlledger: %s: %w (and the context has ended: %w)", what, err, ended)

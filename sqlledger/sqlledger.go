@@ -155,7 +155,7 @@ func New(db *sql.DB, d Dialect, opts ...Option) (*Ledger, error) {
 	}
 	return &Ledger{sql: s, runner: runner{
 		db: db, dialect: d, durable: true,
-		name: "ledger", advice: "take the number before the transaction begins",
+		table: c.table, name: "ledger", advice: "take the number before the transaction begins",
 		outdated: "the table was not created by this version; have CreateTable create a new one, either under another " +
 			"name, see WithTable, or after this one has been dropped",
 	}}, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -69,6 +70,52 @@ func TestHidden(t *testing.T) {
 			"SELECT oid, relnamespace, 'p'::\"char\" AS relpersistence FROM pg_class")
 		l := d.ledgerOn(t, db)
 		require.ErrorContains(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))), "the table is unlogged or temporary")
+	})
+}
+
+// Without its table, every call names the table and CreateTable, which ends that. Another missing table does not count.
+func TestMissingTable(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t, nil)
+		l := d.ledgerOn(t, db, sqlledger.WithTable("Numbers"))
+		r := d.registerOn(t, db, sqlledger.WithRegisterTable("Reasons"))
+		tx := begin(t, db)
+		for table, errs := range map[string][]error{
+			"Numbers": {
+				errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))), errOf(l.Purge(t.Context(), 72*time.Hour)),
+			},
+			"Reasons": {
+				r.Explain(t.Context(), void(1)), errOf(collect(r, "serial:IS", midnight)),
+				r.ExplainIn(t.Context(), tx, void(1)),
+			},
+		} {
+			for _, err := range errs {
+				advice := "the table " + table + " does not exist: call CreateTable"
+				require.ErrorContains(t, err, advice)
+				var remedy interface{ Remedy() string }
+				require.ErrorAs(t, err, &remedy)
+				require.Contains(t, remedy.Remedy(), advice)
+			}
+		}
+		require.NoError(t, tx.Rollback())
+		require.NoError(t, l.CreateTable(t.Context()))
+		reserves(t, l)
+
+		l = newLedger(t, d, db)
+		body := "INSERT INTO other VALUES (1);"
+		execSQL(t, db, "CREATE TABLE other (n int)")
+		switch d.dialect {
+		case sqlledger.PostgreSQL:
+			execSQL(t, db, "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN "+body+" RETURN NEW; END'")
+			body = "EXECUTE PROCEDURE note()"
+		default:
+			body = "BEGIN " + body + " END"
+		}
+		execSQL(t, db, "CREATE TRIGGER notes AFTER INSERT ON serial_ledger FOR EACH ROW "+body)
+		execSQL(t, db, "DROP TABLE other")
+		err := errOf(l.Reserve(t.Context(), days("IS", day, 0, 10)))
+		require.ErrorContains(t, err, "other")
+		require.NotContains(t, err.Error(), "CreateTable")
 	})
 }
 

@@ -119,7 +119,8 @@ func fullDay(t *testing.T, e *evening) {
 // The database has lost the ledger's table, and gets it back.
 func ledgerReturns(t *testing.T, e *evening) {
 	e.loseLedger(t)
-	require.Contains(t, shell(t, 1, "orders-serial next IS"), "the ledger failed: wait for its database")
+	require.Contains(t, shell(t, 1, "orders-serial next IS"),
+		"the ledger failed: the table serial_ledger does not exist: call CreateTable")
 	_, err := e.orders.db.Exec("ALTER TABLE lost RENAME TO serial_ledger")
 	require.NoError(t, err)
 }
