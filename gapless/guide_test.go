@@ -3,6 +3,7 @@ package gapless_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"iter"
 	"os"
 	"regexp"
@@ -71,6 +72,33 @@ func closeBooks(ctx context.Context, db *sql.DB, numbers *gapless.Generator, unt
 	return tx.Commit()
 }
 
+// passOver continues a series after a number that a document already has. It refuses any number but the next one: to
+// raise the counter further would leave a gap.
+func passOver(ctx context.Context, db *sql.DB, numbers *gapless.Generator, number string) error {
+	existing, err := numbers.Scheme().Parse(number)
+	if err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // without effect on SQLite
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	period := serial.At(existing.Start)
+	last, err := numbers.Last(ctx, tx, existing.Type, period)
+	if err != nil {
+		return err
+	}
+	first, _ := numbers.Scheme().Limits()
+	if next := max(last.Seq+1, first); existing.Seq != next {
+		return fmt.Errorf("%s is not the next number, which has the sequence %d", number, next)
+	}
+	if err := numbers.Raise(ctx, tx, existing.Type, period, existing.Seq); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
 // requireInGuide checks that the guide has the function of this file whose comment begins with comment.
 func requireInGuide(t *testing.T, comment string) {
 	t.Helper()
@@ -134,6 +162,41 @@ func TestAccount(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []serial.Range{{First: more + 2, Last: more + 2}}, r.Missing)
 		require.EqualValues(t, more+2, r.Count)
+	})
+}
+
+// A number that somebody typed stops its type, until passOver continues after it. Then there is no gap.
+func TestNumberExistsAlready(t *testing.T) {
+	requireInGuide(t, "// passOver ")
+	each(t, func(t *testing.T, d *database) {
+		db, g := d.start(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}"))
+		execSQL(t, db, "CREATE TABLE invoices (number varchar(100) NOT NULL UNIQUE)")
+		issue := func() error {
+			return inTx(t.Context(), db, d.readCommitted(), func(tx *sql.Tx) error {
+				n, err := g.NextOn(t.Context(), tx, "INV", serial.On(2021, time.October, 24))
+				if err != nil {
+					return err
+				}
+				_, err = tx.ExecContext(t.Context(), "INSERT INTO invoices VALUES ('"+n.String()+"')")
+				return err
+			})
+		}
+		require.NoError(t, issue())
+		execSQL(t, db, "INSERT INTO invoices VALUES ('INV-2021-0002'), ('INV-2021-0004')")
+		for range 2 {
+			require.Regexp(t, `23505|Error 1062|UNIQUE constraint failed`, issue())
+		}
+		require.ErrorContains(t, passOver(t.Context(), db, g, "INV-2021-0004"), "which has the sequence 2")
+		require.NoError(t, passOver(t.Context(), db, g, "INV-2021-0002"))
+		require.NoError(t, issue())
+		require.Error(t, issue())
+		require.NoError(t, passOver(t.Context(), db, g, "INV-2021-0004"))
+		require.ErrorContains(t, passOver(t.Context(), db, g, "INV-2021-0003"), "which has the sequence 5")
+		require.NoError(t, issue())
+		report, err := account(t.Context(), db, g, serial.On(2021, time.October, 24))
+		require.NoError(t, err)
+		require.True(t, report.Clean())
+		require.EqualValues(t, 5, report.Count)
 	})
 }
 
