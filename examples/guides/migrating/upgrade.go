@@ -11,12 +11,13 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// upgradeGapless raises the counters of gen to those in a table of gapless 0.4.0, in one transaction. It is for days: a
-// period's label is then its date.
-func upgradeGapless(ctx context.Context, db *sql.DB, gen *gapless.Generator, table string) error {
+// upgradeGapless raises the counters of gen to those that a table of gapless 0.4.0 has under a key prefix, in one
+// transaction. Call it once for each prefix in the table, such as each tenant's: types of the same name count apart. It
+// is for days: a period's label is then its date.
+func upgradeGapless(ctx context.Context, db *sql.DB, gen *gapless.Generator, table, prefix string) error {
 	type counter struct {
-		series, period string
-		last           int64
+		typ, period string
+		last        int64
 	}
 	var counters []counter
 	rows, err := db.QueryContext(ctx, "SELECT series, period, last FROM "+table)
@@ -26,13 +27,20 @@ func upgradeGapless(ctx context.Context, db *sql.DB, gen *gapless.Generator, tab
 	defer rows.Close()
 	for rows.Next() {
 		var c counter
-		if err := rows.Scan(&c.series, &c.period, &c.last); err != nil {
+		var series string
+		if err := rows.Scan(&series, &c.period, &c.last); err != nil {
 			return err
 		}
-		counters = append(counters, c)
+		var found bool
+		if c.typ, found = strings.CutPrefix(series, prefix+":"); found {
+			counters = append(counters, c)
+		}
 	}
 	if err := rows.Err(); err != nil {
 		return err
+	}
+	if len(counters) == 0 {
+		return fmt.Errorf("%s has no numbers of the key prefix %q", table, prefix)
 	}
 
 	tx, err := db.BeginTx(ctx, nil)
@@ -41,13 +49,12 @@ func upgradeGapless(ctx context.Context, db *sql.DB, gen *gapless.Generator, tab
 	}
 	defer func() { _ = tx.Rollback() }()
 	for _, c := range counters {
-		_, typ, _ := strings.Cut(c.series, ":") // after the key prefix
 		day, err := time.Parse("20060102", c.period)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.period, err)
 		}
-		if err := gen.Raise(ctx, tx, typ, serial.OnDateOf(day), c.last); err != nil {
-			return fmt.Errorf("%s of %s: %w", typ, c.period, err)
+		if err := gen.Raise(ctx, tx, c.typ, serial.OnDateOf(day), c.last); err != nil {
+			return fmt.Errorf("%s of %s: %w", c.typ, c.period, err)
 		}
 	}
 	return tx.Commit()
