@@ -69,6 +69,20 @@ func TestLockClientsOfOneServer(t *testing.T) {
 	}
 }
 
+// New looks up no name: with another bubble, or with the rest of the program, it would share the resolver's channels.
+func TestLockClientsInBubbles(t *testing.T) {
+	for i := range 16 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			for range 20 {
+				inBubble(t, func(t *testing.T, m *simulation) {
+					newGenerator(t, m.Client(), serial.WithLockClients(m.Client(), m.Client()))
+				})
+			}
+		})
+	}
+}
+
 // Where New cannot see it, calls wait for a holder that does not exist, and their errors name the possibility.
 func TestLockClientsOfOneServerByOtherNames(t *testing.T) {
 	const hint = "others kept the lock, or two of WithLockClients' clients are one server"

@@ -205,7 +205,8 @@ func endpointsOf(client redis.UniversalClient) (all []endpoint) {
 	switch client := client.(type) {
 	case *redis.Client:
 		opt := client.Options()
-		usual := redis.NewClient(&redis.Options{}) // go-redis does not say whether a client has its own dialer
+		// go-redis does not say whether a client has its own dialer. Without an address, it would look up localhost.
+		usual := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 		defer func() { _ = usual.Close() }()
 		if reflect.ValueOf(opt.Dialer).Pointer() == reflect.ValueOf(usual.Options().Dialer).Pointer() {
 			all = []endpoint{{opt.Network, opt.Addr, fmt.Sprint(opt.DB)}}
