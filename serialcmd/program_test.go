@@ -232,8 +232,8 @@ func TestLedgerFails(t *testing.T) {
 	stdout, stderr := failing.exits(t, 1, "", "next", "IS")
 	require.Empty(t, stdout)
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
-	leave := "; or, to leave the ledger, so that numbers may be issued twice if Redis loses data later, stop the service, " +
-		"remove WithLedger from it, and run: serial takeover -leave-ledger -tz 'UTC' IS SEQ, where SEQ is "
+	leave := "; or, to leave it at the risk of duplicates, stop the service, remove WithLedger from it, and run: serial " +
+		"takeover -leave-ledger -tz 'UTC' IS SEQ, where SEQ is "
 	require.Contains(t, lines[0], "orders-serial: the ledger failed: wait for its database"+leave)
 	require.Len(t, lines, 2)
 	require.Contains(t, lines[1], away.Error())

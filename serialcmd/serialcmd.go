@@ -168,20 +168,9 @@ func (c *command) execute(ctx context.Context) (err error) {
 		c.warn("%s", strings.TrimPrefix(err.Error(), "serial: "))
 	}
 	if err != nil && c.LedgerFails() && ctx.Err() == nil && !errors.Is(err, serial.ErrConflict) {
-		remedy := "wait for its database"
-		if known, ok := errors.AsType[remedied](err); ok {
-			remedy = known.Remedy()
-		}
-		c.warn("the ledger failed: %s; or, to leave the ledger, so that numbers may be issued twice if Redis loses data later, "+
-			"%s", remedy, c.leaving())
+		c.warn("the ledger failed: %s; or, to leave it at the risk of duplicates, %s", program.Remedy(err), c.leaving())
 	}
 	return err
-}
-
-// A remedied error says what ends it, as that of package sqlledger for a missing table.
-type remedied interface {
-	error
-	Remedy() string
 }
 
 // leaving says how to leave the ledger.

@@ -78,6 +78,18 @@ type Facts struct {
 	Leave       func(typ string) string // command that leaves the ledger
 }
 
+// Remedy returns what ends an error of a ledger: what the error itself says, as that of package sqlledger for a missing
+// table, or to wait.
+func Remedy(err error) string {
+	if known, ok := errors.AsType[interface {
+		error
+		Remedy() string
+	}](err); ok {
+		return known.Remedy()
+	}
+	return "wait for its database"
+}
+
 // Describe returns the facts of a *serial.Generator or a *serial.Scheme. Package serial sets it.
 var Describe func(generator any) Facts
 
