@@ -323,7 +323,7 @@ func TestDocsAreComplete(t *testing.T) {
 func TestLinks(t *testing.T) {
 	files, err := filepath.Glob("*.md")
 	require.NoError(t, err)
-	for _, pattern := range []string{"docs/*.md", "*/README.md", "*/*/README.md"} {
+	for _, pattern := range []string{"docs/*.md", "*/README.md", "*/*/README.md", "*/*/*/README.md"} {
 		more, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		files = append(files, more...)
@@ -676,6 +676,17 @@ func TestCapacity(t *testing.T) {
 	}
 	require.Less(t, used("serial:{IS}:once:"+id), int64(300))
 	require.Less(t, used("serial:{IS}")+used("serial:{IS}:"+today(noon())), int64(400))
+
+	// The recipes in examples/guides have the figure for Never, whose keys stay.
+	gen = newGenerator(t, rdb, serial.WithLocation(noon()), serial.WithPeriod(serial.Never),
+		serial.WithTemplate("{type}-{seq:4}"))
+	require.NoError(t, errOf(gen.Next(t.Context(), "INV")))
+	require.Less(t, used("serial:{INV}")+used("serial:{INV}:all"), int64(350))
+	for _, key := range []string{"serial:{INV}", "serial:{INV}:all"} {
+		seconds, err := rdb.Do(t.Context(), "TTL", key).Int64() // more than a Duration holds
+		require.NoError(t, err)
+		require.Greater(t, seconds, int64(1000*365*24*3600))
+	}
 }
 
 // The figures for this process's memory in operations.md hold for 100,000 types: the heap after a collection, less its

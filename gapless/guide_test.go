@@ -167,7 +167,7 @@ func TestAccount(t *testing.T) {
 
 // A number that somebody typed stops its type, until passOver continues after it. Then there is no gap.
 func TestNumberExistsAlready(t *testing.T) {
-	requireInGuide(t, "// passOver ")
+	require.Contains(t, guideText(t), "`passOver`")
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}"))
 		execSQL(t, db, "CREATE TABLE invoices (number varchar(100) NOT NULL UNIQUE)")
