@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -108,6 +109,35 @@ func TestSettings(t *testing.T) {
 		"_pragma=encoding('UTF-16')", "_txlock=exclusive", "_pragma=locking_mode(EXCLUSIVE)",
 	} {
 		t.Run("SQLite/"+dsn, func(t *testing.T) { reserves(t, sqlite3(t).with(dsn).ledger(t, nil)) })
+	}
+}
+
+// With autocommit off, no call leaves a transaction open on a connection of the pool: the next BeginTx would fail with
+// error 1568.
+func TestAutocommitOffLeavesNothingOpen(t *testing.T) {
+	d := mariadb(t)
+	pool := d.with("autocommit=0").open(t, nil)
+	pool.SetMaxOpenConns(1)
+	l, r := d.ledgerOn(t, pool), d.registerOn(t, pool)
+	for i, call := range []func() error{
+		func() error { return errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))) }, // there is no table yet
+		func() error { return l.CreateTable(t.Context()) },
+		func() error { return errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))) },
+		func() error { return errOf(l.Purge(t.Context(), 72*time.Hour)) },
+		func() error { return r.CreateTable(t.Context()) },
+		func() error { return r.Explain(t.Context(), void(1)) },
+		func() error { return r.Explain(t.Context(), void(1)) },
+		func() error {
+			for _, err := range r.Explanations(t.Context(), "serial:IS", midnight) {
+				return err
+			}
+			return errors.New("none")
+		},
+	} {
+		require.Equal(t, i == 0, call() != nil, i)
+		tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+		require.NoError(t, err, i)
+		require.NoError(t, tx.Rollback())
 	}
 }
 
