@@ -47,8 +47,9 @@ func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date serial.W
 }
 
 // Raise makes sure that the next number of a type is at least seq+1, in the period that at names, if tx is committed.
-// It never lowers anything. Use it once, to continue a series from elsewhere: seq is the last number used there. Others
-// who want a number of that type and period wait until tx ends.
+// It never lowers anything. Use it once, to continue a series from elsewhere: seq is the last number used there. Use it
+// also if a document already has the next number, because somebody typed it: seq is then that number's. Others who want
+// a number of that type and period wait until tx ends.
 //
 // Errors: an error for a seq that is not 0 to the last sequence of [serial.Scheme.Limits], and [serial.ErrExhausted]
 // for an at after the last day of [serial.WithUntil]: after these, nothing was raised and tx can go on. Otherwise those
