@@ -203,8 +203,8 @@ func (c *command) parse() error {
 		all := commands()
 		if i := slices.IndexFunc(all, func(s subcommand) bool { return s.name == c.args[0] }); i >= 0 {
 			c.row, c.args = &all[i], c.args[1:]
-		} else if unknown = misused("unknown command %q", c.args[0]); strings.Contains(c.args[0], "://") {
-			unknown = misused("got a URL, want a command") // the URL may have a password
+		} else {
+			unknown = misused("unknown command %q", c.args[0])
 		}
 	}
 	for _, name := range names {
@@ -218,10 +218,10 @@ func (c *command) parse() error {
 		}
 	}
 	switch {
-	case unknown != nil:
-		return cmp.Or(wrong, unknown)
 	case wrong != nil:
 		return wrong
+	case unknown != nil:
+		return unknown
 	case asked:
 		return errHelp
 	case c.row == nil:
@@ -232,8 +232,14 @@ func (c *command) parse() error {
 }
 
 // split sets the flags and collects the arguments. It returns the names of the flags, known or not, and whether help was
-// asked for. Package flag would stop at the first argument.
+// asked for. Package flag would stop at the first argument. A URL of Redis is only allowed in -redis, because elsewhere
+// an error could show its password.
 func (c *command) split() (names []string, asked bool, err error) {
+	defer func() {
+		if err == nil && slices.ContainsFunc(c.args, program.IsRedisURL) {
+			err = misused("got the URL of a Redis as an argument")
+		}
+	}()
 	for line := c.Args; len(line) > 0; {
 		word := line[0]
 		line = line[1:]
@@ -273,9 +279,10 @@ func (c *command) split() (names []string, asked bool, err error) {
 			return names, asked, misused("-%s is empty, perhaps because a shell variable is not set; give a value, or omit "+
 				"the flag", name)
 		}
-		if err := f.Value.Set(value); err != nil && strings.Contains(value, "://") { // it may have a password
-			return names, asked, misused("-%s: %w", name, err)
-		} else if err != nil {
+		if name != "redis" && program.IsRedisURL(value) {
+			return names, asked, misused("-%s: got the URL of a Redis", name)
+		}
+		if err := f.Value.Set(value); err != nil {
 			return names, asked, misused("-%s %q: %w", name, value, err)
 		}
 	}
@@ -318,14 +325,12 @@ func (s *subcommand) options(c *command) (all []*flag.Flag) {
 }
 
 // checkArgs refuses empty arguments and a wrong number of arguments. It sets those that are
-// omitted, and TYPE if numbers have no type, to "". It never prints an argument, which may be a URL with a password.
+// omitted, and TYPE if numbers have no type, to "".
 func (c *command) checkArgs() error {
 	want := c.arguments(c.row)
 	names := strings.Fields(want)
 	for i, name := range names {
 		switch {
-		case strings.Trim(name, "[]") == "TYPE" && i < len(c.args) && strings.Contains(c.args[i], "://"):
-			return misused("got a URL, want a TYPE") // the URL may have a password
 		case i < len(c.args) && c.args[i] == "":
 			return misused("%s is empty, perhaps because a shell variable is not set", strings.Trim(name, "[]"))
 		case i >= len(c.args) && !strings.HasPrefix(name, "["):

@@ -40,6 +40,16 @@ func TestPasswordIsNotShown(t *testing.T) {
 		{2, "redis://localhost?master_name=m&password=x@hunter2"},
 		{2, "redis://localhost?master_name=m&password=hunter2&db=x"},
 		{2, "redis://localhost?password=hunter2"},
+		{2, "redis://localhost?master_name=m&sentinel_password=to&hunter2"},
+		{2, "redis://localhost?master_name=m&sentinel_password=to&hunter2=x"},
+		{2, "redis://localhost?master_name=m&sentinel%5Fpassword=to&hunter2"},
+		{2, "redis://localhost?master_name=m&sentinel_pasword=to&hunter2"},
+		{2, "redis://localhost?pwd=to&hunter2"},
+		{2, "redis://localhost?addr=localhost&password=to&hunter2"},
+		{2, "redis://localhost?addr=localhost%26password=hunter2"},
+		{2, "redis://localhost?db=0%26password=hunter2"},
+		{2, "redis://localhost?pool_size=1,password=hunter2"},
+		{2, "redis://localhost/0&password=hunter2"},
 		{1, "redis://u:hunter2@" + refused(t) + "?max_retries=-1"},
 		{1, "redis://u:%2F%3F%23%40%25hunter2@" + refused(t) + "?max_retries=-1"},
 	} {
@@ -55,13 +65,22 @@ func TestPasswordIsNotShown(t *testing.T) {
 	require.NotContains(t, stderr, "hunter2")
 	environment{}.exits(t, 0, "next", "-tz", "UTC", "-redis", "redis://:p%40ss@"+m.Addr(), "IS")
 
-	for _, args := range [][]string{ // without -redis, or misspelt
-		{"next", "redis://:hunter2@localhost", "IS"}, {"next", "-url=redis://:hunter2@localhost", "IS"},
-		{"next", "-once", "-redis=redis://:hunter2@localhost", "IS"},
-		{"next", "IS", "redis://:hunter2@localhost", "PO"},
+	const url = "redis://:hunter2@localhost"
+	for _, args := range [][]string{ // without -redis, misspelt, or in the place of something else
+		{"next", url, "IS"}, {"next", "-url=" + url, "IS"}, {"next", "-once", "-redis=" + url, "IS"},
+		{"next", "IS", url, "PO"}, {url, "next", "IS"}, {"next", "-n", url, "IS"}, {"next", "-tz=" + url, "IS"},
+		{"next", "-template", url, "IS"}, {"next", "-prefix", url, "IS"}, {"next", "-hidden-key", url, "IS"},
+		{"raise", "IS", url}, {"audit", "-date", url, "IS"}, {"audit", "-earlier", url, "IS"}, {"audit", "IS", url},
+		{"audit", "IS", "-explained", url}, {"audit", "IS", "-column", url}, {"import", url}, {"import", "IS", "--", url},
+		{"parse", url}, {"template", url}, {"completion", url}, {"help", url},
 	} {
-		_, stderr = environment{}.exits(t, 2, args...)
+		_, stderr = environment{"SERIAL_TZ": "UTC", "SERIAL_REDIS_URL": "redis://" + m.Addr()}.exits(t, 2, args...)
 		require.NotContains(t, stderr, "hunter2", args)
+	}
+	for _, name := range []string{"SERIAL_TZ", "SERIAL_HIDDEN_KEY"} {
+		_, stderr = environment{name: url}.exits(t, 2, "next", "IS")
+		require.Contains(t, stderr, "$"+name)
+		require.NotContains(t, stderr, "hunter2")
 	}
 }
 

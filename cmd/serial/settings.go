@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,7 +157,7 @@ func (s *settings) GivenFlags() []string {
 	quote := func(value string) string { return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'" }
 	if s.url != "" && s.url != s.Getenv("SERIAL_REDIS_URL") {
 		shown := quote(s.url)
-		if u, err := url.Parse(s.url); err != nil || u.User != nil || strings.Contains(u.Query().Encode(), "password=") {
+		if u, err := url.Parse(s.url); err != nil || u.User != nil || namesSecret(s.url) {
 			shown = "URL"
 		}
 		flags = append(flags, "-redis", shown)
@@ -206,6 +207,9 @@ func (s *settings) complete(need program.Need, command string) (err error) {
 		return fmt.Errorf("%s needs a Redis URL: -redis or $SERIAL_REDIS_URL", command)
 	}
 	if name := s.Getenv("SERIAL_TZ"); s.zone == nil && name != "" {
+		if program.IsRedisURL(name) { // it may have a password
+			name = "URL"
+		}
 		if s.zone, err = zone(name); err != nil {
 			return fmt.Errorf("$SERIAL_TZ %q: %w", name, err)
 		}
@@ -280,6 +284,15 @@ func embedded() redis.UniversalClient {
 	})
 }
 
+// secretName matches a URL with the name of a password outside its user information, as in ?password=x, or misspelt.
+var secretName = regexp.MustCompile(`(?i)p\w*w|pass`)
+
+// namesSecret reports whether a URL may have a password outside its user information.
+func namesSecret(address string) bool {
+	text, err := url.QueryUnescape(address)
+	return err != nil || secretName.MatchString(text)
+}
+
 // dial returns the client that a URL describes. Its errors never show a password or a part of it.
 func dial(address string) (client redis.UniversalClient, err error) {
 	query, err := check(address)
@@ -290,7 +303,8 @@ func dial(address string) (client redis.UniversalClient, err error) {
 		if p := recover(); p != nil { // go-redis panics on some options that it can parse but not use
 			client, err = nil, fmt.Errorf("invalid option: %v", p)
 		}
-		if err != nil && query.Has("password") { // after an & in it, the error would show the rest as an option
+		// After an & in a password, the error would show the rest as an option.
+		if err != nil && namesSecret(address) {
 			err = errors.New("unknown option or wrong value; in a password, write & as %26")
 		}
 	}()

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -109,6 +110,12 @@ func Integer(value string, bits int) (int64, error) {
 	}
 	return n, nil
 }
+
+// redisURL matches the URL of a Redis, and any URL with a user or a password.
+var redisURL = regexp.MustCompile(`^(?i:rediss?|unix):/|://.*@`)
+
+// IsRedisURL reports whether a word seems to be the URL of a Redis. It may contain a password, so no message shows it.
+func IsRedisURL(word string) bool { return redisURL.MatchString(word) }
 
 // Instant parses the value of a column.
 func Instant(value string) (time.Time, error) {
