@@ -26,6 +26,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -114,7 +115,7 @@ func run(gen *serial.Generator, c *program.Config, opts []Option) int {
 		code = 2
 		_, _ = fmt.Fprintln(c.Stderr, cmd.hint()) // first, so that the reason comes last
 	}
-	text := err.Error()
+	text := quotedArgs.ReplaceAllString(err.Error(), "")
 	if c.Settings != nil {
 		text = periodFlags(text)
 	}
@@ -123,6 +124,10 @@ func run(gen *serial.Generator, c *program.Config, opts []Option) int {
 	}
 	return code
 }
+
+// quotedArgs matches the arguments that Redis quotes if it does not know a command. Those of a renamed AUTH are a
+// password.
+var quotedArgs = regexp.MustCompile(`, with args beginning with: [^\n]*`)
 
 // A command is a command line with everything needed to run it.
 type command struct {

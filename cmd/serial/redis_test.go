@@ -1,12 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -64,6 +67,18 @@ func TestPasswordIsNotShown(t *testing.T) {
 	require.Contains(t, stderr, "WRONGPASS")
 	require.NotContains(t, stderr, "hunter2")
 	environment{}.exits(t, 0, "next", "-tz", "UTC", "-redis", "redis://:p%40ss@"+m.Addr(), "IS")
+
+	renamed := startMemory(t) // a server where HELLO and AUTH have other names quotes their arguments
+	renamed.Server().SetPreHook(func(c *server.Peer, name string, args ...string) bool {
+		c.WriteError(fmt.Sprintf("ERR unknown command '%s', with args beginning with: '%s' ", name,
+			strings.Join(args, "' '")))
+		return true
+	})
+	for _, user := range []string{"", "u"} {
+		_, stderr = environment{}.exits(t, 1, "next", "-tz", "UTC", "-redis",
+			"redis://"+user+":hunter2@"+renamed.Addr(), "IS")
+		require.Regexp(t, `(?i)unknown command 'auth'\n$`, stderr)
+	}
 
 	const url = "redis://:hunter2@localhost"
 	for _, args := range [][]string{ // without -redis, misspelt, or in the place of something else
