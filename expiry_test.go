@@ -316,7 +316,10 @@ func TestNever(t *testing.T) {
 
 	m.SetTime(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))
 	require.ErrorContains(t, errOf(gen.Next(t.Context(), "IS")), "the year 2100 cannot be printed as yy")
-	require.EqualError(t, gen.Prepare(t.Context(), "IS", 2), "serial: Prepare of 2 periods: want 1 to 1")
+	require.EqualError(t, gen.Prepare(t.Context(), "IS", 101), "serial: Prepare of 101 periods: want 1 to 100")
+	gen = newGenerator(t, rdb, append(opts, serial.WithTemplate("{type}{seq}"))...)
+	require.NoError(t, gen.Prepare(t.Context(), "PO", 2), "no period follows")
+	requireResult(t, "0")(m.Get("serial:{PO}:all"))
 	requireResult(t, "4")(m.Get("serial:{IS}:all"))
 }
 

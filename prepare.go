@@ -10,9 +10,10 @@ import (
 	"github.com/dailyserial/serial/internal/issue"
 )
 
-// Prepare opens the current period and the following ones, 1 to 100 in all. The first caller in a prepared period then
-// only has to enter it, without a lock and without asking the floor of [WithFloor]. Call Prepare on the evening before
-// a busy day, or in a daily job. It may run any number of times, and in any number of processes at once.
+// Prepare opens the current period and the following ones, 1 to 100 in all. With [Never], it opens the only period,
+// whatever the count. The first caller in a prepared period then only has to enter it, without a lock and without
+// asking the floor of [WithFloor]. Call Prepare on the evening before a busy day, or in a daily job. It may run any
+// number of times, and in any number of processes at once.
 //
 // A prepared period keeps its time zone and day start: with others, calls fail with [ErrConflict] until the last
 // prepared period has ended. If a prepared counter is gone when its period begins, calls fail with [ErrCounterLost].
@@ -30,10 +31,7 @@ import (
 // above, [ErrCounterLost], [ErrClockSkew], [ErrConflict], [ErrNotReplicated], one for an invalid periods, the floor's
 // or the ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error {
-	most := 100
-	if g.calendar.Unit == calendar.Never {
-		most = 1
-	}
+	const most = 100
 	c, err := g.begin(ctx, typ, "", refuseIf(periods < 1 || periods > most,
 		"serial: Prepare of %d periods: want 1 to %d", periods, most))
 	if err == nil {

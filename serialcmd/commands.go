@@ -50,9 +50,8 @@ is closed, nothing is issued.`,
 			detail:  `Newest first. Periods without a counter are omitted. If the current counter is lost, history fails.`,
 		},
 		{
-			name: "prepare", args: "TYPE", needs: program.Redis, n: 2, run: (*command).prepare,
-			flags: []string{"n"}, counts: "open `N` periods, with the current one. Default 2",
-			summary: "open this period and the next ones; print the next number",
+			name: "prepare", args: "TYPE", needs: program.Redis, run: (*command).prepare,
+			summary: "open this period and the next one; print the next number",
 			detail:  undated,
 		},
 		{

@@ -60,7 +60,7 @@ func (c *command) seq() (int64, error) {
 }
 
 func (c *command) prepare(ctx context.Context) error {
-	if err := c.gen.Prepare(ctx, c.args[0], c.n); err != nil {
+	if err := c.gen.Prepare(ctx, c.args[0], 2); err != nil {
 		return err
 	}
 	return c.announce(ctx, nil)

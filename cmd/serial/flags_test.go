@@ -151,7 +151,7 @@ func TestMisuse(t *testing.T) {
 		{"version has no flag -json", []string{"version", "-json"}},
 		{`unknown command "issue"`, []string{"help", "issue"}},
 		{"want at least 1", []string{"history", "-n", "0", "IS"}},
-		{"want at least 1", []string{"prepare", "-n", "-1", "IS"}},
+		{"want at least 1", []string{"history", "-n", "-1", "IS"}},
 		{"-once issues one number, but -n asks for 2", []string{"next", "-once", "a", "-n", "2", "IS"}},
 		{"-once", []string{"peek", "-once", "a", "IS"}},
 		{"want second, minute, hour, day, week, month, quarter, half-year, year or never",
@@ -183,7 +183,7 @@ func TestMisuse(t *testing.T) {
 		{`"many"`, []string{"next", "-n", "many", "IS"}},
 		{`-n "0x10": want a whole number such as 1000`, []string{"next", "-n", "0x10", "IS"}},
 		{`-n "1_000": want a whole number such as 1000`, []string{"history", "-n", "1_000", "IS"}},
-		{`-n "0b1": want a whole number`, []string{"prepare", "-n", "0b1", "IS"}},
+		{`-n "0b1": want a whole number`, []string{"history", "-n", "0b1", "IS"}},
 		{`-start "0o7": want a whole number`, []string{"next", "-start", "0o7", "IS"}},
 		{`-start "10_000": want a whole number`, []string{"raise", "-start", "10_000", "IS", "1"}},
 		{`-retention "0x1F": want a whole number`, []string{"peek", "-retention", "0x1F", "IS"}},
@@ -197,6 +197,7 @@ func TestMisuse(t *testing.T) {
 		{`-reason: it has '\n'; want`, []string{"raise", "-reason", "a\nb", "-by", "Ada", "IS", "7"}},
 		{"-by: not valid UTF-8", []string{"raise", "-reason", "a", "-by", "\xff", "IS", "7"}},
 		{"import has no flag -reason", []string{"import", "-reason", "moved", "-by", "Ada"}},
+		{"prepare has no flag -n", []string{"prepare", "-n", "2", "IS"}},
 		{"prepare has no flag -by", []string{"prepare", "-by", "Ada", "IS"}},
 		{`SEQ "0x10": want a whole number such as 1000`, []string{"raise", "IS", "0x10"}},
 		{`SEQ "1_000": want a whole number`, []string{"takeover", "IS", "1_000"}},
@@ -302,7 +303,7 @@ func TestDecimal(t *testing.T) {
 		{"E" + day + "0001\n", []string{"next", "-last", "01", "-until", "2999-12-31", "E"}},
 		{"next C" + day + "0341\n", []string{"raise", "C", "0340"}},
 		{"next C" + day + "0342\n", []string{"takeover", "C", "0341"}},
-		{"next D" + day + "0001\n", []string{"prepare", "-n", "011", "-retention", "010", "D"}},
+		{"next D" + day + "0001\n", []string{"prepare", "-retention", "010", "D"}},
 	} {
 		stdout, _ := e.exits(t, 0, row.args...)
 		require.Equal(t, row.stdout, unskipped(stdout))

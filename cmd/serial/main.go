@@ -3,7 +3,7 @@
 //	serial next [-n N | -once ID] TYPE       issue the next number, the next N, or a request's number
 //	serial peek TYPE                         print the last number issued in this period, if any
 //	serial history [-n PERIODS] TYPE         print how many numbers each of the last periods issued
-//	serial prepare [-n PERIODS] TYPE         open this period and the next ones; print the next number
+//	serial prepare TYPE                      open this period and the next one; print the next number
 //	serial raise TYPE SEQ                    make the next number at least SEQ+1, and print it
 //	serial takeover TYPE SEQ                 give the series to this time zone; print the next number
 //	serial audit [-date DATE] TYPE [FILE]    list numbers that are missing, used twice or never issued

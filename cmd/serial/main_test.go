@@ -169,8 +169,7 @@ func TestHelp(t *testing.T) {
 		"retention", "once-for", "hidden-key", "prefix", "shared", "json"}
 	require.Equal(t, append([]string{"n", "once"}, all...), flags("next"))
 	require.Equal(t, append([]string{"n"}, all...), flags("history"))
-	require.Equal(t, append([]string{"n"}, all...), flags("prepare"))
-	for _, command := range []string{"peek", "parse", "template"} {
+	for _, command := range []string{"peek", "prepare", "parse", "template"} {
 		require.Equal(t, all, flags(command))
 	}
 	require.Equal(t, append([]string{"reason", "by"}, all...), flags("raise"))
@@ -376,17 +375,18 @@ func TestPrepare(t *testing.T) {
 	m := startMemory(t)
 	url := "redis://" + m.Addr()
 	with := []string{"-tz", "UTC", "-period", "month", "-start", "7", "IS"}
-	stdout, _ := onRedis(url).exits(t, 0, append([]string{"prepare", "-n", "3", "-retention", "1"}, with...)...)
+	stdout, _ := onRedis(url).exits(t, 0, append([]string{"prepare", "-retention", "1"}, with...)...)
 	first := time.Now().UTC().Format("IS200601") + "0007\n"
 	require.Equal(t, "next "+first, stdout)
 	y, mo, _ := time.Now().UTC().Date()
-	for n := range 3 {
+	for n := range 2 {
 		value, err := m.Get("serial:{IS}:" + time.Date(y, mo+time.Month(n), 1, 0, 0, 0, 0, time.UTC).Format("200601"))
 		require.NoError(t, err)
 		require.Equal(t, "6", value)
 	}
 	onRedis(url).prints(t, first, append([]string{"next"}, with...)...)
-	onRedis(url).fails(t, 1, "want 1 to 100", "prepare", "-tz", "UTC", "-n", "101", "IS")
+	require.Len(t, m.Keys(), 3, "two counters and the record")
+	onRedis(url).prints(t, "next IS0001\n", "prepare", "-tz", "UTC", "-period", "never", "-prefix", "p", "IS")
 }
 
 // Every command prints the same kind of JSON.

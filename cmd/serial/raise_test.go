@@ -66,8 +66,8 @@ func TestTodaysNumber(t *testing.T) {
 			require.Regexp(t, "^"+want+"$", unskipped(stdout))
 		}
 		next := func(seq int) string { return fmt.Sprintf("next %s\nseq %d\n", number(seq), seq) }
-		ok(next(1), "prepare", "-n", "1", "IS")
-		ok(`\{"type":"IS","start":"[^"]*","seq":0,"next":"`+number(1)+`"\}`+"\n", "prepare", "-n", "1", "-json", "IS")
+		ok(next(1), "prepare", "IS")
+		ok(`\{"type":"IS","start":"[^"]*","seq":0,"next":"`+number(1)+`"\}`+"\n", "prepare", "-json", "IS")
 		ok(next(8), "raise", "IS", "7")
 		ok(next(10), "takeover", "IS", "9")
 		ok(number(10)+"\n", "next", "IS")
