@@ -34,6 +34,9 @@ func (c *command) imports(ctx context.Context) error {
 	if c.dryRun != nil {
 		dry = *c.dryRun
 	}
+	if err := c.checkOutput(); err != nil {
+		return err
+	}
 	input, err := c.openInput(name)
 	if err != nil {
 		return err

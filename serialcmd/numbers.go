@@ -1,6 +1,7 @@
 package serialcmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,8 +32,8 @@ func (c *command) next(ctx context.Context) error {
 	if c.once != "" && c.n > 1 {
 		return misused("-once issues one number, but -n asks for %d", c.n)
 	}
-	if err := checkOpen(c.Stdout); err != nil {
-		return fmt.Errorf("%w; nothing was sent", err)
+	if err := cmp.Or(c.checkOutput(), c.checkReader()); err != nil {
+		return err
 	}
 	if c.Warning != "" {
 		c.warn("%s", c.Warning)
@@ -81,23 +82,31 @@ func (c *command) printAll(numbers []serial.Number) error {
 	}
 }
 
-// checkOpen returns an error if stdout certainly accepts no output.
-func checkOpen(stdout io.Writer) error {
-	file, ok := stdout.(*os.File)
-	if !ok {
+// checkOutput returns an error if stdout certainly accepts no output.
+func (c *command) checkOutput() error {
+	if file, ok := c.Stdout.(*os.File); ok {
+		if _, err := file.Write(nil); err != nil {
+			return fmt.Errorf("cannot write to stdout: %w; nothing was sent", err)
+		}
+	}
+	return nil
+}
+
+// checkReader returns an error if stdout may be closed. Go then opens os.DevNull in its place, for reading and writing.
+// With "> /dev/null", reading fails. Other programs open it for reading and writing when they want no output, which
+// looks the same. So only next, whose output is the only trace of its numbers, refuses it.
+func (c *command) checkReader() error {
+	file, ok := c.Stdout.(*os.File)
+	if !ok || runtime.GOOS == "windows" {
 		return nil
 	}
-	if _, err := file.Write(nil); err != nil {
-		return fmt.Errorf("cannot write to stdout: %w", err)
-	}
-	// If stdout is closed, Go opens os.DevNull in its place, for reading and writing. With "> /dev/null", reading
-	// fails.
 	info, err := file.Stat()
-	if err != nil || !isNull(info) || runtime.GOOS == "windows" {
+	if err != nil || !isNull(info) {
 		return nil
 	}
 	if _, err := file.Read(make([]byte, 1)); err == io.EOF {
-		return errors.New("stdout is closed, or is " + os.DevNull + " opened for reading and writing, which looks the same")
+		return errors.New("stdout is closed, or is " + os.DevNull + " opened for reading and writing, which looks the " +
+			"same; nothing was sent")
 	}
 	return nil
 }

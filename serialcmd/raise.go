@@ -158,8 +158,8 @@ func (c *command) skipping(ctx context.Context, lift func(seq int64) error) erro
 	if err := c.checkReason(); err != nil {
 		return err
 	}
-	if err := checkOpen(c.Stdout); err != nil {
-		return fmt.Errorf("%w; nothing was sent", err)
+	if err := c.checkOutput(); err != nil {
+		return err
 	}
 	err = lift(seq)
 	unknown := c.flush(ctx)

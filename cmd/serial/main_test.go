@@ -371,6 +371,49 @@ func TestOutputFails(t *testing.T) {
 	require.Equal(t, "100000", last, "continued to issue numbers that nobody can read")
 }
 
+// Some programs open /dev/null for reading and writing when they want no output. Only next refuses that, because a
+// closed stdout looks the same, and numbers would be lost. If nothing can be written, no command changes a counter.
+func TestOutputToDevices(t *testing.T) {
+	for _, output := range []struct {
+		name  string
+		mode  int
+		fails string
+	}{
+		{"/dev/null", os.O_RDWR, ""},
+		{"/dev/null", os.O_WRONLY, ""},
+		{"/dev/null", os.O_RDONLY, "bad file descriptor"},
+		{"/dev/full", os.O_WRONLY, "no space left on device"},
+	} {
+		file, err := os.OpenFile(output.name, output.mode, 0)
+		if err != nil {
+			t.Skip(err)
+		}
+		defer file.Close()
+		for _, args := range [][]string{{"raise", "IS", "41"}, {"takeover", "IS", "41"}, {"import", "-force"},
+			{"prepare", "IS"}, {"peek", "IS"}, {"history", "IS"}, {"audit", "IS"}} {
+			m, e, day := issued(t, 1)
+			var errs bytes.Buffer
+			stdin := strings.NewReader("IS" + day + "0001\n" + "IS" + day + "0041\n")
+			code := run(t.Context(), args, e.get, stdin, file, &errs)
+			last, _ := m.Get("serial:{IS}:" + day)
+			changes := args[0] == "raise" || args[0] == "takeover" || args[0] == "import"
+			switch {
+			case output.fails != "":
+				require.Equal(t, 1, code, args)
+				require.Contains(t, errs.String(), output.fails, args)
+				require.Equal(t, "1", last, args)
+				require.Equal(t, changes, strings.HasSuffix(errs.String(), "; nothing was sent\n"), "%s: %s", args, &errs)
+			case args[0] == "audit":
+				require.Equal(t, 3, code, "0041 was not issued: %s", &errs)
+			default:
+				require.Equal(t, 0, code, "%s: %s", args, &errs)
+				require.Empty(t, errs.String(), args)
+				require.Equal(t, changes, last == "41", args)
+			}
+		}
+	}
+}
+
 func TestPrepare(t *testing.T) {
 	m := startMemory(t)
 	url := "redis://" + m.Addr()
