@@ -274,9 +274,17 @@ type programName struct {
 	flags []string // after those for the settings; nil if the command needs none
 }
 
-// operate returns the command that ends a refusal. The operator fills in SEQ.
+// lastReserved is the SEQ of a command that leaves a ledger. With the last number used, numbers of burned blocks above
+// it would be issued.
+const lastReserved = "SEQ is the last sequence set aside (reserved) in the ledger for "
+
+// operate returns the command that ends a refusal. The operator fills in SEQ. The only flag is -leave-ledger.
 func (g *Generator) operate(r *exchange.Refusal, command string, flags ...string) string {
-	where := "SEQ is the last number used of " + calendar.FormatLabel(r.Period.Label) + ", or 0"
+	where := "SEQ is the last number used of "
+	if len(flags) > 0 {
+		where = lastReserved
+	}
+	where += calendar.FormatLabel(r.Period.Label) + ", or 0"
 	line := append([]string{cmp.Or(g.program.name, "serial"), command}, flags...)
 	switch own := g.ledger != nil || g.issuing.Floor != nil || g.key != nil; {
 	case g.program.flags != nil || g.program.name == "" && !own:
@@ -298,7 +306,7 @@ func (g *Generator) leave(typ string) string {
 		where += "FILE has the key that hides sequences, and "
 	}
 	return strings.Join(append(line, operands(typ)...), " ") + ", where " + where +
-		"SEQ is the last number used in the current period, or 0"
+		lastReserved + "the current period, or 0"
 }
 
 // operands returns the arguments TYPE and SEQ.

@@ -31,9 +31,11 @@ func (g *Generator) Raise(ctx context.Context, typ string, seq int64) error {
 // still refused with ErrConflict.
 //
 // seq is the last number used in the current period as this Generator counts, whoever printed it; 0 if none was used.
-// It must be 0 to the largest sequence. The next number is above seq, above the counter of that period if there is one,
-// and above the answers of the floor and of the ledger, if this Generator has them. If the old and the new settings
-// give the period the same label, as two time zones do for a day, its counter continues. No counter is ever lowered.
+// To leave a ledger, it is the last sequence set aside (reserved) in the ledger for that period, because otherwise
+// numbers of burned blocks are issued. It must be 0 to the largest sequence. The next number is above seq, above the
+// counter of that period if there is one, and above the answers of the floor and of the ledger, if this Generator has
+// them. If the old and the new settings give the period the same label, as two time zones do for a day, its counter
+// continues. No counter is ever lowered.
 //
 // Periods that [Generator.Prepare] has opened for the other time zone are dropped. A later period whose label was used
 // before, such as a day that another time zone entered first, continues above its counter; if that counter is gone, the

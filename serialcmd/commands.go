@@ -66,7 +66,8 @@ aside in a ledger, only a program with the ledger can raise its counter.
 			flags: []string{"reason", "by", "leave-ledger"}, summary: "give the series to this time zone; print the next number",
 			detail: `This ends "conflicting period" if a process with another time zone or day start, or with a ledger, opened
 the period. Stop that process first, since it is refused from then on. SEQ is the last sequence used in the current
-period of this program's time zone and day start, or 0 if none was. A counter is never lowered.
+period of this program's time zone and day start, or 0 if none was. With -leave-ledger, it is the last sequence set
+aside (reserved) in the ledger for that period. A counter is never lowered.
 ` + undated + " " + skipping,
 		},
 		{

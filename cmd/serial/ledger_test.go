@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +56,8 @@ func TestLedger(t *testing.T) {
 			require.Empty(t, stdout, args)
 			require.Regexp(t, `^serial: conflicting period: the numbers of IS in .* are set aside in a ledger, which this `+
 				`generator does not have; use the service's own command, which has the ledger \(see package serialcmd\); `+
-				`to leave the ledger, stop the service and run: serial takeover -leave-ledger .*\n$`, stderr)
+				`to leave the ledger, stop the service and run: serial takeover -leave-ledger .* IS SEQ, where SEQ is the last `+
+				`sequence set aside \(reserved\) in the ledger for \d{4}-\d{2}-\d{2}, or 0\n$`, stderr)
 		}
 	}
 	refusals()
@@ -77,9 +79,16 @@ func TestLeaveLedger(t *testing.T) {
 	before := m.Dump()
 	stdout, stderr := e.exits(t, 1, "takeover", "IS", "7")
 	require.Empty(t, stdout)
-	require.Regexp(t, `^serial: takeover would leave the ledger of IS: [^\n]*may be issued twice[^\n]*\n`+
+	require.Regexp(t, `^serial: takeover would leave the ledger of IS: [^\n]*may be issued twice[^\n]*, so SEQ must be the last `+
+		`sequence set aside \(reserved\) in the ledger\n`+
 		`serial: conflicting period: the numbers of IS in .* are set aside in a ledger, [^\n]*\n$`, stderr)
 	require.Equal(t, before, m.Dump())
+	_, help, _ := e.do("help", "takeover")
+	settings, err := os.ReadFile("../../docs/settings.md")
+	require.NoError(t, err)
+	for _, text := range []string{help, string(settings)} { // they ask for the same number
+		require.Contains(t, strings.Join(strings.Fields(text), " "), "last sequence set aside (reserved) in the ledger")
+	}
 	next("0002")
 
 	before = m.Dump()
