@@ -52,13 +52,16 @@ func appendPadded(b []byte, n int64, width int, a *alphabet) []byte {
 	return b
 }
 
+// readable returns a part of a number for an error. Its width may have cut a character; the result has … in that place.
+func readable(part string) string { return strings.ToValidUTF8(part, "…") }
+
 // parseDigits is the inverse of appendPadded, for an n no wider than its padding.
 func parseDigits(s string, a *alphabet) (int64, error) {
 	v := int64(0)
 	for i := range len(s) {
 		digit := strings.IndexByte(a.digits, s[i])
 		if digit < 0 {
-			return 0, fmt.Errorf("got %q, want %d %s (%s)", s, len(s), a.noun, a.digits)
+			return 0, fmt.Errorf("got %q, want %d %s (%s)", readable(s), len(s), a.noun, a.digits)
 		}
 		v = v*int64(len(a.digits)) + int64(digit)
 	}

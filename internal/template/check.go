@@ -22,7 +22,7 @@ func verifyCheck(a checkdigit.Algorithm, number string, at int) error {
 	want := checkOf(a, buf[:0], append(whole[:0], number...), at)
 	if got := number[at : at+a.Width]; got != string(want) {
 		return fmt.Errorf("%w: got %s, want %s, unless another character is mistyped",
-			ErrCheckDigit, got, string(want)) // a copy, so buf stays on the stack
+			ErrCheckDigit, readable(got), string(want)) // a copy, so buf stays on the stack
 	}
 	return nil
 }

@@ -33,12 +33,12 @@ func (l *layout) read(s string) (r reading, err error) {
 		var v int64
 		switch {
 		case f.part == separator && text != f.text:
-			return r, fmt.Errorf("got %q, want %q", text, f.text)
+			return r, fmt.Errorf("got %q, want %q", readable(text), f.text)
 		case f.part == separator:
 			continue
 		case f.names != nil:
 			if v = int64(slices.Index(f.names[:], text) + 1); v == 0 {
-				return r, fmt.Errorf("got %q, want one of %s", text, strings.Join(f.names[:], ", "))
+				return r, fmt.Errorf("got %q, want one of %s", readable(text), strings.Join(f.names[:], ", "))
 			}
 		case f.run != "" && (text == "" || text[0] == '0' || len(text) > 2):
 			return r, fmt.Errorf("got %q, want %s without padding", text, parts[f.part].name)

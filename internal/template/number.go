@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/dailyserial/serial/internal/calendar"
 )
@@ -114,11 +115,17 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 		switch f := &t.fields[i]; f.kind {
 		case fieldLiteral:
 			if text := read(len(f.text)); text != f.text {
-				err = fmt.Errorf("got %q, want %q", text, f.text)
+				err = fmt.Errorf("got %q, want %q", readable(text), f.text)
 			}
 		case fieldType:
 			n.Type = read(widths[fieldType])
-			err = t.CheckType(n.Type)
+			if err = t.CheckType(n.Type); err != nil {
+				to := end
+				for to < len(s) && !utf8.RuneStart(s[to]) { // the width of the type has cut a character
+					to++
+				}
+				err = t.CheckType(s[end-len(n.Type) : to])
+			}
 		case fieldDate:
 			date := read(widths[fieldDate])
 			if n.Span, wrongDate = t.Dates.Find(date); wrongDate != nil {
@@ -200,7 +207,7 @@ func (t *Template) widthsIn(s string) (w widths, err error) {
 	case t.Typed && rest == "":
 		return w, errors.New("nothing is left for its type")
 	case !t.Typed && rest != "":
-		return w, fmt.Errorf("%q is left over at its end", rest)
+		return w, fmt.Errorf("%q is left over at its end", readable(rest))
 	case w[fieldLiteral] < t.least[fieldLiteral] || w[fieldCheck] < t.least[fieldCheck]:
 		return w, errors.New("its end is missing")
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -649,6 +650,34 @@ func TestDatesThatCannotBeRead(t *testing.T) {
 	back, err := s.Parse("IS19690001")
 	require.NoError(t, err)
 	require.True(t, n == back)
+}
+
+// The fixed width of a field may cut a character. No error then shows a part of that character, or says that the text is
+// not UTF-8, which it is.
+func TestCutCharacters(t *testing.T) {
+	for _, c := range []struct{ text, number, want string }{
+		{"{type}{date:yyyyMMdd}{seq:4}", "IS20211024０００１", `got "０…", want 4 decimal digits (0123456789)`},
+		{"{type}{date:yyyyMMdd}{seq:4}", "IS2021102４0001", `got "2…", want 2 decimal digits`},
+		{"{type}{date:yyyyMMdd}{seq:4}", "IS２0211024000", `invalid type "IS２": it has "２" (U+FF12), which NFKC changes to "2"`},
+		{"{type}{date:yyyyMMdd}{seq:4}", "ISé20211024001", `got "…202", want 4 decimal digits`},
+		{"{type}{date:yyyyMMdd}{seq:4}", "IS20211024000\xe9", `"IS20211024000\xe9" is not a number of this scheme`},
+		{"{type}{date:yyyyMMdd}{seq:4}", "I\xe9202110240001", `not valid UTF-8`},
+		{"{date:yyyyMMdd}{seq:4}{type}", "2021102400１IS", `got "00…", want 4 decimal digits`},
+		{"{date:yyyyMMdd}/{seq:4}/{type}", "20211024／001/IS", `got "…", want "/"`},
+		{"{type}/{date:yyyy'/'MMdd}{seq:4}", "IS/2021／240001", `got "…", want "/"`},
+		{"{type}{date:yyyyMmmdd}{seq:4}", "IS2021Oｃ20001", `got "O…", want one of Jan,`},
+		{"{check:luhn}{type}{date:yyyyMMdd}{seq:4}", "５IS202110240001", "got …, want"},
+		{"{type}{date:yyyyMMdd}-{seq:4+}", "IS20211024-０００１", "its sequence has 0 digits; want 4 to 15"},
+	} {
+		_, err := newScheme(t, withText(c.text)).Parse(c.number)
+		require.ErrorIs(t, err, template.ErrInvalidNumber, c.number)
+		require.ErrorContains(t, err, c.want)
+		if utf8.ValidString(c.number) {
+			require.NotContains(t, err.Error(), `\x`)
+			require.NotContains(t, err.Error(), "UTF-8")
+			require.True(t, utf8.ValidString(err.Error()), "%q", err)
+		}
+	}
 }
 
 // An error says whether only the date cannot be, and with which type.
