@@ -52,19 +52,20 @@ func TestTemplatesRefused(t *testing.T) {
 	// The fields.
 	const fields = "; want {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM}, each once"
 	for template, want := range map[string]string{
-		"":                                  "{seq} is missing" + fields,
-		"{date:yyyyMMdd}{seq}":              "{type} is missing" + fields,
-		"{type}{seq}":                       "{date} is missing; only numbers of Never need none",
-		"{type}{date:yyyyMMdd}":             "{seq} is missing" + fields,
-		"{type}{type}{date:yyyyMMdd}{seq}":  "{type} appears twice" + fields,
-		"{type}{date:yyyyMM}{date:dd}{seq}": "{date} appears twice" + fields,
-		"{type}{date:yyyyMMdd}{seq}{seq:5}": "{seq} appears twice" + fields,
-		"{type}{day}{date:yyyyMMdd}{seq}":   "unknown field {day}" + fields,
-		"{type:3}{date:yyyyMMdd}{seq}":      "unknown field {type:3}" + fields,
-		"{TYPE}{date:yyyyMMdd}{seq}":        "unknown field {TYPE}" + fields,
-		"{type}{date:yyyyMMdd}{seq":         "the field {seq is not closed; write {{ for a brace",
-		"{type}}{date:yyyyMMdd}{seq}":       "a single } at byte 6; write }} for a brace",
-		"\xff{type}{date:yyyyMMdd}{seq}":    "not valid UTF-8",
+		"":                     "{seq} is missing" + fields,
+		"{date:yyyyMMdd}{seq}": "{type} is missing" + fields,
+		"{type}{seq:3}": "{date} is missing; only numbers of Never need none; to leave the day out, use a template that " +
+			"prints it, print each number yourself from Type and Seq, and keep the day beside it (WithTemplate)",
+		"{type}{date:yyyyMMdd}":                                   "{seq} is missing" + fields,
+		"{type}{type}{date:yyyyMMdd}{seq}":                        "{type} appears twice" + fields,
+		"{type}{date:yyyyMM}{date:dd}{seq}":                       "{date} appears twice" + fields,
+		"{type}{date:yyyyMMdd}{seq}{seq:5}":                       "{seq} appears twice" + fields,
+		"{type}{day}{date:yyyyMMdd}{seq}":                         "unknown field {day}" + fields,
+		"{type:3}{date:yyyyMMdd}{seq}":                            "unknown field {type:3}" + fields,
+		"{TYPE}{date:yyyyMMdd}{seq}":                              "unknown field {TYPE}" + fields,
+		"{type}{date:yyyyMMdd}{seq":                               "the field {seq is not closed; write {{ for a brace",
+		"{type}}{date:yyyyMMdd}{seq}":                             "a single } at byte 6; write }} for a brace",
+		"\xff{type}{date:yyyyMMdd}{seq}":                          "not valid UTF-8",
 		"{type}{date:yyyyMMdd}{seq:4}" + strings.Repeat("-", 229): "it has 257 bytes; want up to 256",
 	} {
 		refuseTemplate(serial.PerDay, template, want)
@@ -122,7 +123,8 @@ func TestTemplatesRefused(t *testing.T) {
 		refuseTemplate(serial.PerDay, date(layout), "; print yyyyMMdd, or use WithPeriod("+per+") (WithTemplate)")
 	}
 	refuseTemplate(serial.PerHour, date("yyyy-DDD"), "; print yyyyMMddHH, or use WithPeriod(PerDay) (WithTemplate)")
-	refuseTemplate(serial.PerDay, "{type}{seq}", "numbers of Never need none, or use WithPeriod(Never) (WithTemplate)")
+	refuseTemplate(serial.PerMonth, "{type}{seq}", "need none; to leave the month out, use a template that prints it, print "+
+		"each number yourself from Type and Seq, and keep the month beside it (WithTemplate)") // Never would not do
 	for _, layout := range []string{"yyyyMMss", "yyyy-WW", "MMdd", "MM"} { // these name no periods
 		_, err := serial.NewScheme(serial.WithTemplate(date(layout)))
 		require.Error(t, err)

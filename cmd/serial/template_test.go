@@ -60,7 +60,8 @@ func TestTemplate(t *testing.T) {
 		stdout)
 
 	for template, says := range map[string]string{
-		"{type}{seq}":                        "{date} is missing; only numbers of Never need none, or use -period never",
+		"{type}{seq}": "{date} is missing; only numbers of Never need none; to leave the day out, use a template that " +
+			"prints it, print each number yourself from Type and Seq, and keep the day beside it (WithTemplate)",
 		"{type}{date:yyyyMM}{seq}":           "of different days would read the same; print yyyyMMdd, or use -period month",
 		"{type}{date:GGGG-WW}{seq}":          "; print yyyyMMdd, or use -period week",
 		"{type}{date:yyyy}{seq}":             "; print yyyyMMdd, or use -period year",

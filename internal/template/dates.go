@@ -61,11 +61,11 @@ func (d *Dates) check() error {
 	return fmt.Errorf("%s; print %s", d.ambiguity(), d.usual.text)
 }
 
-// Named returns the unit whose periods the date names, and false if there is none or if the date already suits the
-// calendar.
+// Named returns the unit whose periods the date names, and false if there is none, as without a date, or if the date
+// already suits the calendar.
 func (d *Dates) Named() (calendar.Unit, bool) {
 	start := d.calendar.YearStart
-	if d.determines(&d.usual, start) {
+	if d.text == "" || d.determines(&d.usual, start) {
 		return 0, false
 	}
 	for unit := calendar.Second; unit.Valid(); unit++ {

@@ -289,7 +289,9 @@ func (t *Template) Prove(shared bool) error {
 			t.text, allowedFields)
 	}
 	if d.text == "" && d.calendar.Unit != calendar.Never {
-		return fmt.Errorf("serial: template %q: {date} is missing; only numbers of Never need none", t.text)
+		return fmt.Errorf("serial: template %q: {date} is missing; only numbers of Never need none; to leave the %s out, "+
+			"use a template that prints it, print each number yourself from Type and Seq, and keep the %[2]s beside it", t.text,
+			d.calendar.Unit.Noun())
 	}
 	if err := d.check(); err != nil {
 		return fmt.Errorf("serial: template %q: {date:%s}: %w", t.text, d.text, err)
