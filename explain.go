@@ -165,22 +165,33 @@ var reasons = [...]string{
 // caller who has left. Call it before a process ends, but not from the hook: numbers that are not reported stay
 // unexplained. If ctx ends first, Flush returns its error, and the rest is still reported. Without such a hook, Flush
 // returns at once.
+//
+// The error lists the ranges of the numbers that are not reported, and has the last error that the hook noted with
+// [UnusedFailed]. Flush also returns one, which does not match ctx's, if the hook has given up an explanation since the
+// last Flush.
 func (g *Generator) Flush(ctx context.Context) error {
 	if g.reporter == nil {
 		return nil
 	}
 	idle := g.reporter.flush()
+	var gaveUp error
 	select {
-	case <-idle:
-		return nil
+	case <-idle: // also if ctx has ended
 	default:
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			gaveUp = fmt.Errorf("gave up waiting until all unused numbers are reported: %w", ctx.Err())
+		}
 	}
-	select {
-	case <-idle:
+	rest := g.reporter.unreported()
+	switch {
+	case gaveUp != nil && rest != nil:
+		return fmt.Errorf("serial: Flush: %w; %w", gaveUp, rest)
+	case cmp.Or(gaveUp, rest) == nil:
 		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("serial: Flush: gave up waiting until all unused numbers are reported: %w", ctx.Err())
 	}
+	return fmt.Errorf("serial: Flush: %w", cmp.Or(gaveUp, rest))
 }
 
 // possible reports whether a cause is only a possible reason.

@@ -701,6 +701,58 @@ func TestFlush(t *testing.T) {
 	})
 }
 
+// The error of Flush lists what was not reported, and why: what waits while a hook tries again, and what a hook has given
+// up since the last Flush. The caller's context ends only where it matches.
+func TestFlushListsTheRest(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
+		m := simulate(t)
+		away := fmt.Errorf("the register is away: %w", context.DeadlineExceeded)
+		tries, recovers := make(chan error), errors.New("unused") // of the hook, for each explanation
+		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
+			Unused: func(ctx context.Context, e serial.Explanation) {
+				serial.UnusedFailed(ctx, away)
+				for err := range tries {
+					if serial.UnusedFailed(ctx, err); err == nil || err == recovers {
+						return
+					}
+				}
+			},
+		}), serial.WithHooks(serial.Hooks{Unused: func(context.Context, serial.Explanation) {}}))
+		raise := func(typ string, seqs ...int64) {
+			for _, seq := range seqs {
+				require.NoError(t, gen.Raise(t.Context(), typ, seq))
+			}
+		}
+		flush := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			return gen.Flush(ctx)
+		}
+		raise("IS", 3, 5)
+		raise("PO", 1)
+		requireResult(t, "IS200001010006")(gen.Next(t.Context(), "IS"))
+		raise("IS", 7)
+		err := flush()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.EqualError(t, err, "serial: Flush: gave up waiting until all unused numbers are reported: context deadline "+
+			"exceeded; not reported: IS from 2000-01-01T00:00:00Z (raised): 1 to 5, 7; PO from 2000-01-01T00:00:00Z "+
+			"(raised): 1; last error: the register is away: context deadline exceeded")
+		tries <- nil
+		for range 3 {
+			tries <- recovers // it gives up
+		}
+		err = flush()
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, recovers)
+		require.EqualError(t, err, "serial: Flush: not reported: IS from 2000-01-01T00:00:00Z (raised): 4 to 5, 7; "+
+			"PO from 2000-01-01T00:00:00Z (raised): 1; last error: unused")
+		require.NoError(t, flush(), "Flush has listed them")
+		serial.UnusedFailed(t.Context(), away) // not the context of a hook
+		require.NoError(t, flush())
+		close(tries)
+	})
+}
+
 // While a hook is slow, 10,000 explanations may wait. Then a new one is merged into the newest one with its type and
 // reason that is adjacent, or into any such one if it is only possible; otherwise it is dropped.
 func TestUnusedWhileTheHookIsSlow(t *testing.T) {
@@ -735,10 +787,18 @@ func TestUnusedWhileTheHookIsSlow(t *testing.T) {
 			leave(10*i + 10)
 		}
 		leave(10*waiting - 10 + 1)
-		leave(10 * waiting)
 		require.NoError(t, errOf(gen.Next(t.Context(), "PO")))
 		require.NoError(t, gen.Raise(t.Context(), "PO", 30))
 		require.NoError(t, gen.Raise(t.Context(), "QR", 1))
+		brief, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		reply.Store(10 * waiting)
+		require.ErrorIs(t, errOf(gen.Next(brief, "IS")), context.DeadlineExceeded)
+		err := gen.Flush(brief)
+		require.ErrorContains(t, err, ", 10, 20, 30, ")
+		require.ErrorContains(t, err, "99990 to 99991; PO from 2000-01-01T00:00:00Z (raised): 1 to 30; explanations "+
+			"dropped, since too many were waiting: 1; numbers of requests that may still get a reply: 1")
+		time.Sleep(time.Second)
 		close(stop)
 		require.NoError(t, gen.Flush(t.Context()))
 

@@ -4,13 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dailyserial/serial/internal/backlog"
 	"github.com/dailyserial/serial/internal/exchange"
 	"github.com/dailyserial/serial/internal/issue"
+	"github.com/dailyserial/serial/internal/redisrun"
 )
 
 // Hooks are functions that a [Generator] calls as it works, for metrics, traces and logs. [LogHooks] provides them for
@@ -234,9 +238,25 @@ type reporter struct {
 
 	mu      sync.Mutex // guards all below
 	queue   *backlog.Queue[gapKey]
-	pending int           // explanations that may still come
-	running bool          // the goroutine is running
-	idle    chan struct{} // closed when nothing is left to report; nil if nobody waits for that
+	lost    *backlog.Queue[gapKey] // entries that a hook has given up since the last Flush
+	lastErr error                  // why it has given up the last of them
+	current *backlog.Entry[gapKey] // entry for which hooks are called; nil if there is none
+	failure *atomic.Pointer[error] // why the hook that runs has failed so far; may hold a pointer to nil
+	pending int                    // explanations that may still come
+	running bool                   // the goroutine is running
+	idle    chan struct{}          // closed when nothing is left to report; nil if nobody waits for that
+}
+
+type failureKey struct{} // in the context of an Unused hook; the value is an *atomic.Pointer[error]
+
+// UnusedFailed notes that a call of [Hooks].Unused, whose context is ctx, has not kept its explanation, because of err.
+// A hook that tries again notes every failure, and nil once it succeeds. If the last err is not nil when the hook
+// returns, the explanation is lost. The error of [Generator.Flush] lists what is not kept, and wraps the last err. With
+// any other context, UnusedFailed does nothing.
+func UnusedFailed(ctx context.Context, err error) {
+	if failure, ok := ctx.Value(failureKey{}).(*atomic.Pointer[error]); ok {
+		failure.Store(&err)
+	}
 }
 
 // A gapKey identifies queue entries that may be merged.
@@ -248,7 +268,8 @@ type gapKey struct {
 
 // newReporter returns a reporter, or nil if there is no Unused hook.
 func newReporter(c *config) *reporter {
-	r := &reporter{ledger: c.ledger != nil, series: c.series, local: c.local, queue: backlog.New[gapKey](mostWaiting)}
+	r := &reporter{ledger: c.ledger != nil, series: c.series, local: c.local,
+		queue: backlog.New[gapKey](mostWaiting), lost: backlog.New[gapKey](mostWaiting)}
 	for _, h := range c.hooks {
 		if h.Unused != nil {
 			r.hooks = append(r.hooks, h.Unused)
@@ -297,22 +318,100 @@ func (r *reporter) run() {
 	}()
 	for e, ok := r.next(); ok; e, ok = r.next() {
 		for _, hook := range r.hooks {
-			tell(context.Background(), hook, e)
+			r.call(hook, e)
 		}
 	}
 	ended = true
 }
 
-// next returns the next explanation to report, or false if none is waiting.
-func (r *reporter) next() (Explanation, bool) {
+// call calls a hook for an entry, and keeps the entry if the hook has given it up.
+func (r *reporter) call(hook func(context.Context, Explanation), e backlog.Entry[gapKey]) {
+	failure := new(atomic.Pointer[error])
+	r.mu.Lock()
+	r.failure = failure
+	r.mu.Unlock()
+	tell(context.WithValue(context.Background(), failureKey{}, failure), hook, r.explanation(e))
+	if err := failure.Load(); err != nil && *err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.lost.Add(e)
+		r.lastErr = *err
+	}
+}
+
+// next returns the next entry to report, or false if none is waiting.
+func (r *reporter) next() (e backlog.Entry[gapKey], ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e, ok := r.queue.Next(); ok {
-		return r.explanation(e), true
+	r.current = nil
+	if e, ok = r.queue.Next(); ok {
+		r.current = &e
+		return e, true
 	}
 	r.running = false
 	r.settle()
-	return Explanation{}, false
+	return e, false
+}
+
+// unreported returns an error that lists what has not been reported, or nil if everything has. It forgets what hooks
+// have given up.
+func (r *reporter) unreported() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all, dropped := r.lost.Rest()
+	last := r.lastErr
+	r.lost, r.lastErr = backlog.New[gapKey](mostWaiting), nil
+	if r.current != nil {
+		all = append(all, *r.current)
+		if err := r.failure.Load(); err != nil && *err != nil {
+			last = *err
+		}
+	}
+	waiting, more := r.queue.Rest()
+	parts := r.list(append(all, waiting...))
+	if n := dropped + more; n > 0 {
+		parts = append(parts, fmt.Sprintf("explanations dropped, since too many were waiting: %d", n))
+	}
+	if r.pending > 0 {
+		parts = append(parts, fmt.Sprintf("numbers of requests that may still get a reply: %d", r.pending))
+	}
+	if parts == nil {
+		return nil
+	}
+	err := fmt.Errorf("not reported: %s", strings.Join(parts, "; "))
+	if last != nil {
+		err = fmt.Errorf("%w; last error: %w", err, redisrun.Foreign(last))
+	}
+	return err
+}
+
+// list returns a text for each type, period and cause, with the ranges of all entries.
+func (r *reporter) list(all []backlog.Entry[gapKey]) (parts []string) {
+	ranges, keys := map[gapKey][]Range{}, []gapKey(nil)
+	for _, e := range all {
+		known := ranges[e.Key]
+		switch n := len(known); {
+		case n == 0:
+			keys = append(keys, e.Key)
+			fallthrough
+		case known[n-1].Last+1 != e.First:
+			ranges[e.Key] = append(known, Range{e.First, e.Last})
+		default:
+			known[n-1].Last = e.Last
+		}
+	}
+	for _, key := range keys {
+		text := fmt.Sprintf("%s from %s (%s)", cmp.Or(key.typ, r.series("")), r.local(key.start).Format(time.RFC3339),
+			reasons[key.cause])
+		for i, found := range ranges[key] {
+			text += fmt.Sprintf("%s %d", cmp.Or(strings.Repeat(",", min(i, 1)), ":"), found.First)
+			if found.First < found.Last {
+				text += fmt.Sprintf(" to %d", found.Last)
+			}
+		}
+		parts = append(parts, text)
+	}
+	return parts
 }
 
 // addPending adds n to the number of explanations that may still come.

@@ -230,8 +230,9 @@ func (r *Register) list(ctx context.Context, series string, start time.Time,
 
 // Hooks returns hooks for [serial.WithHooks] that store a [serial.Generator]'s explanations. Only Unused is set. An
 // explanation that cannot be added is tried again for a minute, so a restart of the database or a failover loses none.
-// Then failed is called with it and with the last error, for example to log both, in the goroutine that calls Unused.
-// If failed is nil, the explanation is dropped. See [serial.Generator.Flush] for the end of a process.
+// Then failed is called with it and with the last error, for example to log both, in the goroutine that calls Unused;
+// it may be nil. At the end of a process, the error of [serial.Generator.Flush] lists everything that has not been
+// added by then, with the last error.
 func (r *Register) Hooks(failed func(serial.Explanation, error)) serial.Hooks {
 	return serial.Hooks{Unused: func(ctx context.Context, e serial.Explanation) {
 		if err := r.keepExplaining(ctx, e); err != nil && failed != nil {
@@ -244,6 +245,7 @@ func (r *Register) Hooks(failed func(serial.Explanation, error)) serial.Hooks {
 func (r *Register) keepExplaining(ctx context.Context, e serial.Explanation) error {
 	args, err := r.arguments(e)
 	if err != nil {
+		serial.UnusedFailed(ctx, err)
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, hookPatience)
@@ -252,7 +254,7 @@ func (r *Register) keepExplaining(ctx context.Context, e serial.Explanation) err
 		attempt, end := context.WithTimeout(ctx, hookAttempt)
 		err := r.insert(attempt, args)
 		end()
-		if err == nil {
+		if serial.UnusedFailed(ctx, err); err == nil {
 			return nil
 		}
 		select {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/race"
+	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/sqlledger"
 )
 
@@ -786,6 +787,40 @@ func TestRegisterHooks(t *testing.T) {
 			require.Equal(t, want, list(t, plain))
 		})
 	}
+}
+
+// The database is away when a process wants to end. The error of Flush lists what is not kept, with the database's error.
+// Once the database is back, everything is kept.
+func TestRegisterAtTheEnd(t *testing.T) {
+	d := sqlite3(t)
+	plain := newRegister(t, d, d.open(t, nil))
+	var away atomic.Bool
+	away.Store(true)
+	refused := errors.New("connection refused")
+	db := sql.OpenDB(&connector{connect: func(context.Context) (driver.Conn, error) {
+		if away.Load() {
+			return nil, refused
+		}
+		return sqliteDriver.Open(d.dsn)
+	}})
+	defer func() { require.NoError(t, db.Close()) }()
+	gen, err := serial.New(redistest.Start(t).Client(t), serial.WithLocation(time.UTC), serial.WithPeriod(serial.Never),
+		serial.WithTemplate("{type}{seq}"), serial.WithHooks(d.registerOn(t, db).Hooks(nil)))
+	require.NoError(t, err)
+	require.NoError(t, gen.Raise(t.Context(), "IS", 5))
+	require.NoError(t, gen.Raise(t.Context(), "PO", 7))
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	err = gen.Flush(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, refused)
+	require.ErrorContains(t, err, "not reported: IS from 1970-01-01T00:00:00Z (raised): 1 to 5; PO from "+
+		"1970-01-01T00:00:00Z (raised): 1 to 7; last error: sqlledger: explain: connection refused")
+	away.Store(false)
+	require.NoError(t, gen.Flush(t.Context()))
+	kept, err := collect(plain, "serial:PO", time.Unix(0, 0))
+	require.NoError(t, err)
+	require.Len(t, kept, 1)
 }
 
 // When the hook's context ends, an explanation that could not be stored is reported as failed at once.

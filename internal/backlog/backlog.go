@@ -78,6 +78,15 @@ func (q *Queue[K]) SettleAll() {
 	}
 }
 
+// Rest returns the entries in the queue, oldest first, then those that gather, and the number of entries dropped since
+// Next returned one.
+func (q *Queue[K]) Rest() (all []Entry[K], dropped int) {
+	for _, e := range slices.Concat(q.waiting, slices.Collect(maps.Values(q.gathering))) {
+		all = append(all, *e)
+	}
+	return all, q.dropped
+}
+
 // Gathering returns the number of gathering entries.
 func (q *Queue[K]) Gathering() int { return len(q.gathering) }
 

@@ -119,4 +119,11 @@ func TestQueue(t *testing.T) {
 	require.True(t, q.Gather(at(1, "a", 1, 1)))
 	require.False(t, q.Gather(at(1, "a", 1, 1)))
 	require.Equal(t, 1, q.Gathering())
+	q.Add(at(2, "b", 3, 4))
+	q.Add(at(3, "c", 5, 6))
+	rest, dropped := q.Rest()
+	require.Len(t, rest, 2)
+	require.Equal(t, []string{"b", "a"}, []string{rest[0].Key, rest[1].Key}, "those that gather come last")
+	require.Equal(t, 1, dropped)
+	require.Len(t, drain(q), 1, "all stay")
 }
