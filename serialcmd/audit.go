@@ -329,7 +329,7 @@ func (c *command) readExplanations(ctx context.Context, input io.Reader, typ str
 		}
 		fields := map[string]string{}
 		for i, name := range header {
-			fields[name] = strings.TrimSpace(record[i])
+			fields[name] = strings.TrimSpace(plain(record[i]))
 		}
 		e, err := c.readExplanation(fields, typ, start, now)
 		if err != nil {

@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
+
+	"github.com/dailyserial/serial/internal/template"
 )
 
 // An entry is a line of the input, or a field of its column.
@@ -43,6 +45,7 @@ func (c *command) openInput(name string) (io.ReadCloser, error) {
 func (c *command) entries(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		for e, err := range c.fields(ctx, input) {
+			e.text = plain(e.text)
 			if err = cmp.Or(err, ctx.Err()); err == nil && strings.TrimSpace(e.text) == "" {
 				continue
 			}
@@ -51,6 +54,15 @@ func (c *command) entries(ctx context.Context, input io.Reader) iter.Seq2[entry,
 			}
 		}
 	}
+}
+
+// plain returns a field without ="…", which makes Excel take it for a text.
+func plain(field string) string {
+	inner, formula := strings.CutPrefix(strings.Trim(field, template.Blanks), `="`)
+	if inner, ends := strings.CutSuffix(inner, `"`); formula && ends {
+		return inner
+	}
+	return field
 }
 
 // fields yields the lines of the input or, with -column, the fields of that column.
@@ -150,9 +162,52 @@ func newCSV(ctx context.Context, input io.Reader) *csv.Reader {
 		}
 		comma = rune(separators[slices.Index(counts[:], slices.Max(counts[:]))])
 	}
-	records := csv.NewReader(r)
+	records := csv.NewReader(&csvInput{r: r, comma: byte(comma), line: 1, begins: 1})
 	records.Comma = comma
 	return records
+}
+
+// A csvInput reads CSV for package csv. It drops the = in front of a quoted field, which the package does not know, and
+// fails after a field of 1 MB: a quote that is never closed would make one field of the rest of the file.
+type csvInput struct {
+	r      *bufio.Reader
+	comma  byte
+	line   int  // from 1
+	begins int  // line on which the field begins
+	length int  // bytes of the field so far
+	quoted bool // between two quotes
+}
+
+func (c *csvInput) Read(p []byte) (n int, err error) {
+	const most = 1<<20 + len("\"\"\r\n") // with what encloses it
+	start, err := c.r.Peek(len(`="`))
+	if len(start) == 0 {
+		return 0, err
+	}
+	if string(start) == `="` && c.length == 0 && !c.quoted {
+		_, _ = c.r.Discard(len("="))
+	}
+	window, _ := c.r.Peek(min(c.r.Buffered(), len(p)))
+	for _, b := range window {
+		if b == '=' && c.length == 0 && !c.quoted && n > 0 {
+			break // the next call looks at what follows
+		}
+		n++
+		if c.length++; c.length > most {
+			return 0, fmt.Errorf("a field that begins on line %d has more than 1 MB; want at most that: is a quote missing "+
+				"at its end?", c.begins)
+		}
+		c.quoted = c.quoted != (b == '"')
+		if b == '\n' {
+			c.line++
+		}
+		if !c.quoted && (b == c.comma || b == '\n') {
+			c.begins, c.length = c.line, 0
+		}
+	}
+	copy(p, window[:n])
+	_, _ = c.r.Discard(n)
+	return n, nil
 }
 
 // csvFields yields the fields of a column that the first record names.

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -79,6 +81,76 @@ func TestInputOfSpreadsheets(t *testing.T) {
 	require.Contains(t, stdout, "foreign    2\n  \"\U0001d11e\"\n  \"\ufffd1\"\n", "half a character is invalid")
 	stdout, _ = e.with(inUTF16(binary.LittleEndian, one+"\n1")+"x").exits(t, 3, "audit", "IS")
 	require.Contains(t, stdout, "foreign    1\n  \"1\ufffd\"\n")
+}
+
+// Programs write ="IS202110240001" into CSV so that Excel takes it for a text. It is read as the text, and so are numbers
+// that only begin alike.
+func TestFormulasOfExcel(t *testing.T) {
+	_, e, day := issued(t, 3)
+	one, two, three := "IS"+day+"0001", "IS"+day+"0002", "IS"+day+"0003"
+	for _, table := range []string{
+		"id,number\n1,=\"" + one + "\"\r\n2,\"=\"\"" + two + "\"\"\"\n=\"3\",=\"" + three + "\"",
+		"=\"number\";id\n=\"" + one + "\";=\"1\"\n\n=\"" + two + "\";=\n" + three + ";\"=\n=\"\"=\"\n",
+	} {
+		e.with(table).exits(t, 0, "audit", "-column", "number", "IS")
+		for _, piece := range []int{1, 2, 3} { // in which the input arrives
+			var errs strings.Builder
+			code := run(t.Context(), []string{"audit", "-column", "number", "IS"}, e.get, &pieces{table, piece}, io.Discard, &errs)
+			require.Equal(t, 0, code, errs.String())
+		}
+	}
+	e.with("=\""+one+"\"\r\n=\""+two+"\"\n"+three+"\n").exits(t, 0, "audit", "IS")
+	stored := written(t, one+"\n")
+	e.with("reason,number\nvoid,=\""+two+"\"\nvoid,\"=\"\""+three+"\"\"\"\n").exits(t, 0, "audit", "IS", stored,
+		"-explained", "-")
+	e.with("number\n=\"bad\"\n").fails(t, 1, `line 2: invalid number: "bad"`, "import", "-column", "number")
+}
+
+// pieces is an input that arrives in pieces.
+type pieces struct {
+	rest string
+	size int
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if p.rest == "" {
+		return 0, io.EOF
+	}
+	n := copy(b, p.rest[:min(p.size, len(p.rest))])
+	p.rest = p.rest[n:]
+	return n, nil
+}
+
+// A quote that is never closed makes one field of the rest of the file. It is refused after 1 MB, with its line, so that
+// a large file takes little memory.
+func TestLongFields(t *testing.T) {
+	_, e, day := issued(t, 1)
+	one := "IS" + day + "0001"
+	rows := strings.NewReader(strings.Repeat("IS"+day+"0001,some text\n", 10<<20/26))
+	for _, row := range []struct {
+		start string
+		args  []string
+	}{
+		{"number,note\n" + one + ",fine\n" + one + ",\"a \"\"quote\"\"\n", []string{"import", "-column", "number"}},
+		{"number,note\n\n" + one + ",=\"", []string{"audit", "-column", "number", "IS"}},
+		{"first,last,reason\n\n2,3,\"", []string{"audit", "IS", written(t, one), "-explained", "-"}},
+		{"number,note\n\n" + one + "," + strings.Repeat("x", 1<<20), []string{"audit", "-column", "number", "IS"}},
+	} {
+		_, err := rows.Seek(0, io.SeekStart)
+		require.NoError(t, err)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		var out, errs strings.Builder
+		code := run(t.Context(), row.args, e.get, io.MultiReader(strings.NewReader(row.start), rows), &out, &errs)
+		runtime.ReadMemStats(&after)
+		require.Equal(t, 1, code, row.start[:12])
+		require.Contains(t, errs.String(), "a field that begins on line 3 has more than 1 MB; want at most that")
+		require.Less(t, len(errs.String()), 500)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20), "all that was allocated, even if it is free again")
+		require.Greater(t, rows.Len(), 5<<20, "it does not read on")
+	}
+	long := "number,note\r\n" + one + ",\"" + strings.Repeat("x,\n=", 1<<18) + "\"\r\n" // 1 MB
+	e.with(long).exits(t, 0, "audit", "-column", "number", "IS")
 }
 
 // Without -column, the lines of CSV are not numbers. Then audit and import name that flag.
