@@ -123,8 +123,8 @@ func TestTemplatesRefused(t *testing.T) {
 		refuseTemplate(serial.PerDay, date(layout), "; print yyyyMMdd, or use WithPeriod("+per+") (WithTemplate)")
 	}
 	refuseTemplate(serial.PerHour, date("yyyy-DDD"), "; print yyyyMMddHH, or use WithPeriod(PerDay) (WithTemplate)")
-	refuseTemplate(serial.PerMonth, "{type}{seq}", "need none; to leave the month out, use a template that prints it, print "+
-		"each number yourself from Type and Seq, and keep the month beside it (WithTemplate)") // Never would not do
+	refuseTemplate(serial.PerMonth, "{type}{seq}", "need none; to leave the month out, use a template that prints it, "+
+		"print each number yourself from Type and Seq, and keep the month beside it (WithTemplate)") // Never would not do
 	for _, layout := range []string{"yyyyMMss", "yyyy-WW", "MMdd", "MM"} { // these name no periods
 		_, err := serial.NewScheme(serial.WithTemplate(date(layout)))
 		require.Error(t, err)

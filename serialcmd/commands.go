@@ -31,7 +31,7 @@ func commands() []subcommand {
 	return []subcommand{
 		{
 			name: "next", args: "TYPE", needs: program.Counters, n: 1, run: (*command).next,
-			flags: []string{"n", "once"}, counts: "issue `N` numbers, one per line. Default 1",
+			flags: []string{"n", "once"}, counts: "`N` number of numbers to issue, one per line. Default 1",
 			summary: "issue the next number, the next N, or a request's number",
 			detail: `Up to 100,000 numbers are issued all or none. If N is larger and a later part fails, the earlier numbers
 are printed, and the exit code is 1. If numbers were issued but could not be printed, the error names them. If stdout
@@ -45,7 +45,7 @@ is closed, nothing is issued.`,
 		},
 		{
 			name: "history", args: "TYPE", needs: program.Redis, n: 7, run: (*command).history,
-			flags: []string{"n"}, counts: "show the last `N` periods, with the current one. Default 7",
+			flags: []string{"n"}, counts: "`N` number of periods to show, with the current one. Default 7",
 			summary: "print how many numbers each of the last periods issued",
 			detail:  `Newest first. Periods without a counter are omitted. If the current counter is lost, history fails.`,
 		},
@@ -152,27 +152,25 @@ func (c *command) define() {
 		}
 		return err
 	})
-	text(&c.once, "once",
-		"issue the number of the request `ID`; until its answer expires, the same ID gets the same number")
-	text(&c.date, "date", "`DATE` in the period, such as 2021-10-24; if periods are shorter than a day, with a time, "+
-		"as in \"2021-10-24 15:04\". Default now")
+	text(&c.once, "once", "`ID` request whose number to issue. Until its answer expires, the same ID gets the same number")
+	text(&c.date, "date", "`DATE` date in the period to audit, such as 2021-10-24, or \"2021-10-24 15:04\" if periods "+
+		"are shorter than a day. Default: the current period")
 	text(&c.column, "column",
-		"read the numbers from the column `NAME` of CSV input, whose first line names the columns")
-	text(&c.explained, "explained", "CSV `FILE` with the reasons of missing numbers, or - for stdin. Its first line "+
-		"names its columns: reason, and either number or first and last, which are sequences of the audited period. "+
-		"Optional columns are by, at (such as 2021-10-24T17:05:00Z), unused (true if no document may have the numbers) and "+
-		"possible (true if the reason is shown, but explains nothing)")
-	c.flags.Func("earlier", "`TEMPLATE` with which numbers of this period were printed before it was changed. Give the "+
-		"flag once for each; the present template comes first, then these, in order",
-		func(value string) error { c.earlier = append(c.earlier, value); return nil })
+		"`NAME` column of the CSV input that contains the numbers. The first line must be a header")
+	text(&c.explained, "explained", "`FILE` CSV file with reasons for missing numbers, or - for stdin. Its header must "+
+		"have the column reason, and either number or first and last (sequences of the period). Optional columns: by; at, "+
+		"such as 2021-10-24T17:05:00Z; unused, true if no document may have the numbers; possible, true if the reason is "+
+		"listed but explains nothing")
+	c.flags.Func("earlier", "`TEMPLATE` earlier template of this period, tried after the current one. Repeat it for "+
+		"more, in order", func(value string) error { c.earlier = append(c.earlier, value); return nil })
 	c.flags.BoolFunc("dry-run", "only list what would be done. Default if stdin is a terminal; -dry-run=false writes",
 		func(value string) error { c.dryRun = new(bool); return switchOf(c.dryRun)(value) })
 	c.flags.BoolFunc("force", "raise counters even if a sequence appears twice, or one is far above the others",
 		switchOf(&c.force))
-	c.flags.BoolFunc("leave-ledger", "give up the series' ledger, if it has one: if Redis loses data after that, numbers "+
-		"may be issued twice. Not with -reason", switchOf(&c.leaveLedger))
-	person(&c.reason, "reason", "why nobody has the skipped numbers, as `TEXT`; needs -by")
-	person(&c.by, "by", "`NAME` of the person who says so; needs -reason")
+	c.flags.BoolFunc("leave-ledger", "take the series out of its ledger, if it has one. If Redis loses data later, "+
+		"numbers may be issued twice. Cannot be combined with -reason", switchOf(&c.leaveLedger))
+	person(&c.reason, "reason", "`TEXT` reason why the skipped numbers are not used. Requires -by")
+	person(&c.by, "by", "`NAME` name of the person who gives the reason. Requires -reason")
 	if c.Settings != nil {
 		for _, name := range c.Settings.Define(c.flags) {
 			c.settings = append(c.settings, c.flags.Lookup(name))

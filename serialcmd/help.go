@@ -60,11 +60,17 @@ for which nothing was sent to Redis, and 3 for an audit that found something.
 		if i == 0 {
 			b.WriteString("\nFlags, before or after the arguments:\n")
 		}
-		value, text := flag.UnquoteUsage(f) // "" for a switch
+		value, text := describeFlag(f)
 		fmt.Fprintf(&b, "  %-18s", strings.TrimSuffix("-"+f.Name+" "+value, " "))
-		wrap(&b, strings.TrimPrefix(text, value+" "), 21)
+		wrap(&b, text, 21)
 	}
 	return b.String()
+}
+
+// describeFlag returns the placeholder of a flag's value, "" for a switch, and what the flag does.
+func describeFlag(f *flag.Flag) (value, text string) {
+	value, text = flag.UnquoteUsage(f)
+	return value, strings.TrimPrefix(text, value+" ")
 }
 
 // wrap writes a text in lines of up to 90 columns. The first line begins after indent columns, which are written.
@@ -171,7 +177,7 @@ func (c *command) completeFish() {
 	for _, s := range commands() {
 		line("not "+seen+names, "-f -a %s -d %s", s.name, quoted(s.summary))
 		for _, f := range s.options(c) {
-			_, text := flag.UnquoteUsage(f)
+			_, text := describeFlag(f)
 			value := " -r" // required
 			if isSwitch(f) {
 				value = ""

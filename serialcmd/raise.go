@@ -38,8 +38,8 @@ func (c *command) takeover(ctx context.Context) error {
 		}
 		does := map[bool]string{true: "leaves", false: "would leave"}[c.leaveLedger]
 		c.warn("takeover %s the ledger of %s: if Redis loses data after that, numbers may be issued twice, and if the "+
-			"ledger is used again, the rest of its block is skipped; numbers above SEQ are issued, also of burned blocks, so SEQ must be the last "+
-			"sequence set aside (reserved) in the ledger",
+			"ledger is used again, the rest of its block is skipped; numbers above SEQ are issued, also of burned blocks, so "+
+			"SEQ must be the last sequence set aside (reserved) in the ledger",
 			does, typ)
 		if c.leaveLedger {
 			err = c.gen.Takeover(ctx, typ, seq)

@@ -95,7 +95,8 @@ func TestFormulasOfExcel(t *testing.T) {
 		e.with(table).exits(t, 0, "audit", "-column", "number", "IS")
 		for _, piece := range []int{1, 2, 3} { // in which the input arrives
 			var errs strings.Builder
-			code := run(t.Context(), []string{"audit", "-column", "number", "IS"}, e.get, &pieces{table, piece}, io.Discard, &errs)
+			args := []string{"audit", "-column", "number", "IS"}
+			code := run(t.Context(), args, e.get, &pieces{table, piece}, io.Discard, &errs)
 			require.Equal(t, 0, code, errs.String())
 		}
 	}
@@ -146,7 +147,7 @@ func TestLongFields(t *testing.T) {
 		require.Equal(t, 1, code, row.start[:12])
 		require.Contains(t, errs.String(), "a field that begins on line 3 has more than 1 MB; want at most that")
 		require.Less(t, len(errs.String()), 500)
-		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20), "all that was allocated, even if it is free again")
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20), "allocated, even if free again")
 		require.Greater(t, rows.Len(), 5<<20, "it does not read on")
 	}
 	long := "number,note\r\n" + one + ",\"" + strings.Repeat("x,\n=", 1<<18) + "\"\r\n" // 1 MB

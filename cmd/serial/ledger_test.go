@@ -79,8 +79,8 @@ func TestLeaveLedger(t *testing.T) {
 	before := m.Dump()
 	stdout, stderr := e.exits(t, 1, "takeover", "IS", "7")
 	require.Empty(t, stdout)
-	require.Regexp(t, `^serial: takeover would leave the ledger of IS: [^\n]*may be issued twice[^\n]*, so SEQ must be the last `+
-		`sequence set aside \(reserved\) in the ledger\n`+
+	require.Regexp(t, `^serial: takeover would leave the ledger of IS: [^\n]*may be issued twice[^\n]*, so SEQ must be `+
+		`the last sequence set aside \(reserved\) in the ledger\n`+
 		`serial: conflicting period: the numbers of IS in .* are set aside in a ledger, [^\n]*\n$`, stderr)
 	require.Equal(t, before, m.Dump())
 	_, help, _ := e.do("help", "takeover")

@@ -58,24 +58,25 @@ func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 			return err
 		}
 	}
-	add("redis", "`URL` with redis://, rediss:// or unix://. Add ?master_name=NAME for Sentinel, or ?addr=HOST:PORT of "+
-		"another node for Cluster. Default $SERIAL_REDIS_URL", text(&s.url))
-	add("tz", "time `ZONE` whose midnight resets the counters: an IANA name, or Local for this machine's. Default "+
-		"$SERIAL_TZ. Required with a Redis URL", func(name string) (err error) { s.zone, err = zone(name); return err })
-	add("period", "`PERIOD` after which numbers start again: one of "+choices()+". Default day", s.setPeriod)
-	add("day-start", "`TIME` at which a business day begins, such as 04:00 or 4h. Default 0, midnight",
+	add("redis", "`URL` redis://, rediss:// or unix:// URL of Redis. For Sentinel, add ?master_name=NAME; for a Cluster, "+
+		"?addr=HOST:PORT of another node. Default $SERIAL_REDIS_URL", text(&s.url))
+	add("tz", "`ZONE` time zone in which days begin: an IANA name, or Local. Required with a Redis URL. Default "+
+		"$SERIAL_TZ", func(name string) (err error) { s.zone, err = zone(name); return err })
+	add("period", "`PERIOD` period length: "+choices()+". Default day", s.setPeriod)
+	add("day-start", "`TIME` time of day at which a business day begins, such as 04:00 or 4h. Default midnight",
 		func(value string) error {
 			start, err := timeOfDay(value)
 			s.opts = append(s.opts, serial.WithDayStart(start))
 			return err
 		})
-	add("year-start", "`MM-DD`, the first day of the business year, such as 04-01; for the periods year, half-year and "+
-		"quarter and for the tokens FFFF, FF, EEEE, EE, S and Q. Default 01-01", s.setYearStart)
-	add("template", "`TEXT` that says how a number is printed. Default {type}{date:yyyyMMdd}{seq:4}, with a date that "+
-		"matches -period", text(&s.template))
-	add("start", "the first `SEQ` of a period. Default 1", whole(serial.WithStart))
-	add("last", "the last `SEQ` of a period. Default the largest that the template prints", whole(serial.WithLast))
-	add("until", "the last `DATE` for which numbers are issued, such as 2026-12-31. Default none",
+	add("year-start", "`MM-DD` first day of the business year, such as 04-01. It applies to the periods year, half-year "+
+		"and quarter and to the tokens FFFF, FF, EEEE, EE, S and Q. Default 01-01", s.setYearStart)
+	add("template", "`TEXT` template of the numbers. Default {type}{date:yyyyMMdd}{seq:4}, with a date that suits "+
+		"-period", text(&s.template))
+	add("start", "`SEQ` first sequence of each period. Default 1", whole(serial.WithStart))
+	add("last", "`SEQ` last sequence of each period. Default: the largest that the template can print",
+		whole(serial.WithLast))
+	add("until", "`DATE` last day for which numbers are issued, such as 2026-12-31. Default none",
 		func(value string) error {
 			day, err := time.Parse(time.DateOnly, value)
 			if err != nil {
@@ -84,13 +85,13 @@ func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 			s.opts = append(s.opts, serial.WithUntil(serial.OnDateOf(day)))
 			return nil
 		})
-	add("retention", "how many periods, `N`, to keep counters after their own period, for history and audit. Default 0",
+	add("retention", "`N` number of periods for which a counter is kept after its own, for history and audit. Default 0",
 		func(value string) error {
 			n, err := program.Integer(value, strconv.IntSize)
 			s.more = append(s.more, serial.WithRetention(int(n)))
 			return err
 		})
-	add("once-for", "the `DURATION` for which a request's answer is kept, such as 72h. Default 48h",
+	add("once-for", "`DURATION` time for which the answer to a request is kept, such as 72h. Default 48h",
 		func(value string) error {
 			d, err := time.ParseDuration(value)
 			if err != nil {
@@ -99,21 +100,21 @@ func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 			s.more = append(s.more, serial.WithOnceFor(d))
 			return nil
 		})
-	add("hidden-key", "`FILE` with the key that hides sequences, in hexadecimal digits. Default $SERIAL_HIDDEN_KEY, "+
-		"which contains these digits", text(&s.keyFile))
-	add("prefix", "`NAME` that all keys in Redis begin with. Default serial", func(prefix string) error {
+	add("hidden-key", "`FILE` file with the key that hides sequences, in hexadecimal. Default: the key in "+
+		"$SERIAL_HIDDEN_KEY", text(&s.keyFile))
+	add("prefix", "`NAME` prefix of every Redis key. Default serial", func(prefix string) error {
 		s.opts = append(s.opts, serial.WithKeyPrefix(prefix))
 		return nil
 	})
-	flags.BoolFunc("shared", "all types of the prefix share a counter. Without {type} in the template, there is no TYPE",
-		func(value string) error {
-			shared, err := strconv.ParseBool(value)
-			if err != nil {
-				return errors.New("want true or false")
-			}
-			s.shared = shared
-			return nil
-		})
+	flags.BoolFunc("shared", "let all types of the prefix share one counter. If the template has no {type}, omit the "+
+		"argument TYPE", func(value string) error {
+		shared, err := strconv.ParseBool(value)
+		if err != nil {
+			return errors.New("want true or false")
+		}
+		s.shared = shared
+		return nil
+	})
 	return append(names, "shared")
 }
 
