@@ -518,6 +518,32 @@ func ExampleGenerator_Flush() {
 	// IS 2 to 5000 raised
 }
 
+// A hook that keeps explanations in a database notes why that fails, so that Flush can say what is lost.
+func ExampleUnusedFailed() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	keep := func(serial.Explanation) error { return errors.New("the database is away") }
+	gen, err := serial.New(rdb, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq}"),
+		serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
+			Unused: func(ctx context.Context, e serial.Explanation) { serial.UnusedFailed(ctx, keep(e)) },
+		}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	if err := gen.Raise(ctx, "IS", 41); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(gen.Flush(ctx))
+	// Output:
+	// serial: Flush: not reported: IS from 1970-01-01T00:00:00Z (raised): 1 to 41; last error: the database is away
+}
+
 // An account of the numbers that a shop has stored on invoices. In a service they come from a query, and
 // Generator.Audit asks Redis for the last number issued.
 func ExampleScheme_Audit() {

@@ -39,7 +39,8 @@
 //
 // Audit and import read numbers from a file or stdin, one per line, or with -column from a column of CSV whose first
 // line names the columns, separated by commas, semicolons or tabs. They read UTF-8, and UTF-16 with a byte order mark.
-// They skip blank lines and blanks around numbers, and accept Windows line endings.
+// They skip blank lines, and blanks and ="…" around numbers, and accept Windows line endings. A field of CSV has at most
+// 1 MB.
 //
 // Audit reads the counter of the current period, or of the period of -date if its counter is still kept. It lists the
 // numbers that are missing, appear twice or were never issued, and the lines that are not numbers. If it finds any, the
