@@ -233,7 +233,7 @@ func TestLedgerFails(t *testing.T) {
 	require.Empty(t, stdout)
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
 	leave := "; or, to leave it at the risk of duplicates, stop the service, remove WithLedger from it, and run: serial " +
-		"takeover -leave-ledger -tz 'UTC' IS SEQ, where SEQ is "+
+		"takeover -leave-ledger -tz 'UTC' IS SEQ, where SEQ is " +
 		"the last sequence set aside (reserved) in the ledger for the current period, or 0"
 	require.Contains(t, lines[0], "orders-serial: the ledger failed: wait for its database"+leave)
 	require.Len(t, lines, 2)
