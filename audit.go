@@ -24,7 +24,7 @@ type Report struct {
 	Series string // as [Scheme.Series] returns it
 	Type   string
 	Start  time.Time // first instant of the period
-	First  int64     // first sequence of a period, see [WithStart]
+	First  int64     // first sequence of the period, see [WithStart]
 	Last   int64     // last sequence issued before the used numbers were read; 0 if none was
 
 	Count      int64    // different sequences of this type and period among the used numbers, from First to Last
@@ -282,17 +282,20 @@ func (g *Generator) audit(ctx context.Context, typ string, at When, used iter.Se
 	if a.lastAfter != nil {
 		return r, errors.New("serial: Audit: WithLastAfter is for Scheme.Audit; a Generator reads its counter itself")
 	}
-	last, err := g.counter(ctx, typ, &a.period.Period)
+	counted, err := g.counter(ctx, typ, &a.period.Period)
 	if err != nil {
 		return r, err
 	}
+	last := counted.Last
+	a.report.First = counted.Base + 1
 	if err := a.read(ctx, used, last); err != nil {
 		return r, err
 	}
-	after, err := g.counter(ctx, typ, &a.period.Period)
+	counted, err = g.counter(ctx, typ, &a.period.Period)
 	if err != nil {
 		return r, err
 	}
+	after := counted.Last
 	if after < last {
 		return r, fmt.Errorf("%w: the counter of %s in %s went back from %d to %d while the used numbers were read",
 			ErrCounterLost, g.subject(typ), calendar.FormatLabel(a.period.Label), last, after)
@@ -303,39 +306,39 @@ func (g *Generator) audit(ctx context.Context, typ string, at When, used iter.Se
 	return a.close(after), nil
 }
 
-// counter reads the counter of the current period or of one whose counter is still kept: 0 if no number was issued.
-func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period) (last int64, err error) {
+// counter reads the counter of the current period or of one whose counter is still kept.
+func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period) (counted issue.Counter, err error) {
 	c, err := g.begin(ctx, typ, "", nil)
 	if err == nil {
-		last, err = g.read(ctx, c, typ, p)
+		counted, err = g.read(ctx, c, typ, p)
 	}
-	return last, g.finish(ctx, c, err)
+	return counted, g.finish(ctx, c, err)
 }
 
-func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *calendar.Period) (int64, error) {
+func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *calendar.Period) (counted issue.Counter,
+	err error) {
 	label := calendar.FormatLabel(p.Label)
 	for {
 		past := p.Start < c.Current().Start
-		var counted issue.Numbers
-		var err error
+		var current *exchange.Span
 		if past {
-			counted, err = c.PeekAt(ctx, p.Label)
+			current, counted, err = c.PeekAt(ctx, p.Label)
 		} else {
-			counted, err = c.Peek(ctx)
+			current, counted, err = c.Peek(ctx)
 		}
-		switch current := counted.Span; {
+		switch {
 		case p.Start < current.Start && exchange.IsRefused(err, exchange.Lost): // another period has begun since
 		case err != nil:
-			return 0, err
+			return counted, err
 		case p.Start > current.Start:
-			return 0, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
+			return counted, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
 				g.subject(typ), label, calendar.FormatLabel(current.Label))
 		case past != (p.Start < current.Start): // this host's clock was ahead, or the period has just ended
 		case counted.Last < 0:
-			return 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no "+
+			return counted, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no "+
 				"longer kept; WithRetention keeps counters beyond their period", g.subject(typ), label)
 		default:
-			return counted.Last, nil
+			return counted, nil
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // used yields texts unchanged.
@@ -625,6 +626,103 @@ func TestAuditPeriods(t *testing.T) {
 		got, err = forgetting.Audit(t.Context(), "QQ", serial.At(time.Now()), slow)
 		require.ErrorContains(t, err, "no longer kept")
 		require.Zero(t, got)
+	})
+}
+
+// The audit of the period entered, or of a prepared one, begins at the start with which that period was opened, whatever
+// start the generator has now. An earlier period begins at the generator's own start.
+func TestAuditWithAnotherStart(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		opts := options(serial.WithLocation(time.UTC), serial.WithRetention(9))
+		low := newGenerator(t, m.Client(), opts...)
+		high := newGenerator(t, m.Client(), append(opts, serial.WithStart(1000))...)
+		day1 := time.Now()
+		issue := func(gen *serial.Generator, n int) []string {
+			t.Helper()
+			all, err := textsOf(gen.NextN(t.Context(), "IS", n))
+			require.NoError(t, err)
+			return all
+		}
+		// audit requires the first and the last sequence of an audit, and how many used numbers lie outside.
+		audit := func(gen *serial.Generator, day time.Time, all []string, first, last, beyond int64) {
+			t.Helper()
+			got, err := gen.Audit(t.Context(), "IS", serial.At(day), used(all...))
+			require.NoError(t, err)
+			require.Equal(t, []int64{first, last, beyond, 0}, []int64{got.First, got.Last, got.BeyondCount,
+				got.MissingCount})
+		}
+
+		first := append(issue(low, 6), issue(high, 1)...)
+		audit(high, day1, first, 1, 7, 0)
+		requireSeq(t, 7)(high.Peek(t.Context(), "IS"))
+		require.NoError(t, low.Prepare(t.Context(), "IS", 2))
+		time.Sleep(24 * time.Hour)
+		day2 := time.Now()
+		audit(high, day2, nil, 1, 0, 0)
+		audit(high, day1, first, 1, 7, 0) // the second day has not been entered
+		second := issue(high, 3)
+		audit(high, day2, second, 1, 3, 0)
+		audit(high, day1, first, 1000, 7, 7)
+		audit(low, day1, first, 1, 7, 0)
+
+		time.Sleep(24 * time.Hour)
+		third := issue(high, 2)
+		require.Equal(t, "IS200001031000", third[0])
+		audit(low, time.Now(), third, 1000, 1001, 0)
+		require.NoError(t, high.Prepare(t.Context(), "IS", 2))
+		time.Sleep(24 * time.Hour)
+		audit(low, time.Now(), nil, 1000, 0, 0)
+		requireSeq(t, 0)(low.Peek(t.Context(), "IS"))
+		days, err := low.History(t.Context(), "IS", 2)
+		require.NoError(t, err)
+		require.Equal(t, []int64{0, 1001}, []int64{days[0].Seq, days[1].Seq})
+	})
+}
+
+// If Redis has lost the record, or the whole day, the audit begins at the generator's start again, unless the numbers
+// that are known to be used lie below it.
+func TestAuditStartAfterALoss(t *testing.T) {
+	for name, row := range map[string]struct {
+		counter           string // set without a record
+		opts              []serial.Option
+		want, first, last int64
+	}{
+		"floor above the start":  {"", options(fixedFloor(1005)), 1006, 1000, 1006},
+		"floor below the start":  {"", options(fixedFloor(5)), 6, 1, 6},
+		"no record":              {"1005", nil, 1006, 1000, 1006},
+		"no record, below":       {"5", nil, 6, 1, 6},
+		"no record, and a floor": {"1005", options(fixedFloor(1007)), 1008, 1000, 1008},
+	} {
+		runInBubble(t, name, func(t *testing.T, m *simulation) {
+			gen := newGenerator(t, m.Client(), append(row.opts, serial.WithLocation(time.UTC), serial.WithStart(1000))...)
+			if row.counter != "" {
+				require.NoError(t, m.Set("serial:{IS}:20000101", row.counter))
+			}
+			requireSeq(t, row.want)(gen.NextNumber(t.Context(), "IS"))
+			got, err := gen.Audit(t.Context(), "IS", serial.At(time.Now()), used())
+			require.NoError(t, err)
+			require.Equal(t, []int64{row.first, row.last}, []int64{got.First, got.Last})
+		})
+	}
+	runBoth(t, "ledger, prepared", func(t *testing.T, m *simulation, prepared bool) {
+		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithStart(1000),
+			serial.WithLedger(new(serialtest.Ledger), 10), serial.WithMaxSkew(-1))
+		if prepared {
+			time.Sleep(24 * time.Hour)
+		}
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+		m.FlushAll()
+		if prepared {
+			m.SetTime(time.Now().Add(-24 * time.Hour))
+			require.NoError(t, gen.Prepare(t.Context(), "IS", 2))
+			m.SetTime(time.Now())
+		}
+		n, err := gen.NextNumber(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Greater(t, n.Seq, int64(1009))
+		got, err := gen.Audit(t.Context(), "IS", serial.At(n.Start), used())
+		require.NoError(t, err)
+		require.EqualValues(t, 1000, got.First)
 	})
 }
 

@@ -13,7 +13,7 @@ const mostKept = 10_000
 // History returns the last number issued in each of the latest periods, newest first. periods is 1 to 10,000 and
 // includes the current period. Seq is 0 if the period was opened but no number was issued. Periods are left out if the
 // type was not used, or if the counter is lost, above 10^15-1 or no longer kept; see [WithRetention]. Sequences that a
-// floor, [Generator.Raise] or another Generator's [WithStart] has skipped count as issued.
+// floor or [Generator.Raise] has skipped count as issued.
 //
 // History writes nothing. Errors: [ErrInvalidType], [ErrClockSkew], [ErrConflict], one for any other periods, ctx's, or
 // a failure of Redis.
@@ -43,8 +43,8 @@ func (g *Generator) history(ctx context.Context, c *issue.Call, typ string, peri
 			if p.End <= 0 { // no Redis server has ever had an earlier time
 				return numbers, nil
 			}
-			if each[i] >= 0 {
-				numbers = append(numbers, newNumber(g.template, g.template.Dates.SpanOf(p), typ, each[i]))
+			if last := each[i].Last; last >= 0 {
+				numbers = append(numbers, newNumber(g.template, g.template.Dates.SpanOf(p), typ, last))
 			}
 		}
 		periods -= len(read)

@@ -131,6 +131,10 @@ func checkClient(client redis.UniversalClient) error {
 // WithStart sets the first sequence of every period. It applies to periods opened from then on; a period that is
 // already open continues where it is. With [Never] there is only one period, so the option applies once.
 //
+// [Generator.Peek], [Generator.History] and [Generator.Audit] of the period entered last, or of a prepared one, use the
+// start with which that period was opened. For earlier periods they use the Generator's own start, so audit those
+// periods before you change it.
+//
 // Default 1. It must be 1 to the largest sequence that the template prints; see [Scheme.Limits].
 func WithStart(seq int64) Option {
 	err := refuseIf(seq < 1,

@@ -167,9 +167,9 @@ func (g *Generator) Peek(ctx context.Context, typ string) (n Number, err error) 
 	if err != nil {
 		return n, g.finish(ctx, c, err)
 	}
-	counted, err := c.Peek(ctx)
+	span, counted, err := c.Peek(ctx)
 	if err == nil {
-		n = newNumber(g.template, g.template.Dates.SpanOf(&counted.Span.Period), typ, counted.Last)
+		n = newNumber(g.template, g.template.Dates.SpanOf(&span.Period), typ, counted.Last)
 	}
 	return n, g.finish(ctx, c, err)
 }

@@ -82,7 +82,7 @@ func (cl *claim) reserve(ctx context.Context, span *exchange.Span, request *stor
 	}
 	above = min(above, store.MaxSeq)
 	starts := p.Unused && floor == 0 && i.Base > 0
-	if !starts {
+	if !starts && max(p.Above, floor) <= i.Base {
 		request.Base = 0
 	}
 	person := seq > p.Above && isByPerson(ctx)
@@ -91,8 +91,8 @@ func (cl *claim) reserve(ctx context.Context, span *exchange.Span, request *stor
 		if err != nil {
 			return err
 		}
-		if cl.before = first.After; cl.before > 0 && !p.Tried {
-			request.Base = 0
+		if cl.before = first.After; !p.Tried {
+			request.Base = i.baseAbove(cl.before)
 		}
 	}
 	above = max(above, request.Base, cl.before)

@@ -126,9 +126,7 @@ func (o *opening) inspect(ctx context.Context, n int, purpose store.Purpose) (r 
 // block aside first.
 func (o *opening) install(ctx context.Context, span *exchange.Span, request store.Open) (r exchange.Reply, err error) {
 	c := o.call
-	if request.Base = c.issuer.Base; o.floor > 0 {
-		request.Base = 0 // the period has used sequences
-	}
+	request.Base = c.issuer.baseAbove(o.floor)
 	if o.claim.held {
 		if !time.Now().Before(o.claim.until) {
 			r.Span, r.Status = span, store.Late

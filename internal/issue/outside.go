@@ -31,6 +31,15 @@ func (c *Call) askFloor(ctx context.Context, span *exchange.Span, until time.Tim
 	return used, nil
 }
 
+// baseAbove returns the sequence before the first of a period in which the sequences up to used may have been used: 0 if
+// they include one that is below the start, since the period then began at 1.
+func (i *Issuer) baseAbove(used int64) int64 {
+	if 0 < used && used <= i.Base {
+		return 0
+	}
+	return i.Base
+}
+
 // askOutside asks a floor or a ledger, and waits until the given time, as long as the call's budget allows. If the
 // function heeds its context, it returns its own error in time. Otherwise, askOutside leaves it, and passes its answer
 // to late unless late is nil.

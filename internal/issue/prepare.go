@@ -77,12 +77,8 @@ func (c *Call) PrepareAboveFloor(ctx context.Context, locked Outcome, compared b
 	if err != nil {
 		return Outcome{Err: err}
 	}
-	base := c.issuer.Base
-	if used > 0 {
-		base = 0 // a start counts only if nothing was used
-	}
 	// It may come late: nothing has been issued in a period that has not begun, and its counter is only lifted.
-	if _, err = prepare(ctx, c, next, base, store.FloorAt(used), compared); err != nil {
+	if _, err = prepare(ctx, c, next, c.issuer.baseAbove(used), store.FloorAt(used), compared); err != nil {
 		return Outcome{Err: err}
 	}
 	return Outcome{Step: Again}

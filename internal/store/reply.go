@@ -50,9 +50,15 @@ type Reply struct {
 	Skipped Skipped
 	Granted Granted
 	Answer  *Answer
-	Each    []int64 // last sequence of each period of a History, -1 if it has no counter that holds one
+	Each    []Counter // of each period of a Peek or a History
 	Timing
 	Delivery
+}
+
+// A Counter describes the counter of a period.
+type Counter struct {
+	Last int64 // position of the counter, -1 if it does not exist or holds no sequence
+	Base int64 // sequence just before the period's first, -1 if the record does not have it
 }
 
 // Numbers are issued sequences.
@@ -166,14 +172,18 @@ func integers(v ...any) []int64 {
 	return each
 }
 
-// readCounters reads the reply to a History. It returns false if the reply is malformed.
+// readCounters reads the reply to a Peek or a History. It returns false if the reply is malformed.
 func (r *Reply) readCounters(value any) bool {
 	values, _ := value.([]any)
-	if r.Counters == 0 || len(values) != r.Counters {
+	each := integers(values...)
+	if r.Counters == 0 || len(each) != 2*r.Counters {
 		return false
 	}
-	r.Status, r.Each = Issued, integers(values...)
-	return r.Each != nil
+	r.Status = Issued
+	for c := range slices.Chunk(each, 2) {
+		r.Each = append(r.Each, Counter{Last: c[0], Base: c[1]})
+	}
+	return true
 }
 
 // readStatus reads {status, seconds, microseconds, text, integer, integer}; the last three are optional. It returns

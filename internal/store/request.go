@@ -48,7 +48,7 @@ type Repeatable struct {
 type Requested struct {
 	N          int   // numbers
 	HighWater  int64 // high-water mark of the series when the request was sent
-	Counters   int   // count of counters that a History reads
+	Counters   int   // count of counters that a Peek or a History reads
 	Repeatable bool
 }
 
@@ -126,7 +126,7 @@ func FloorToAsk() Floor { return Floor{"?"} }
 type Open struct {
 	Target
 	N       int
-	Base    int64 // sequence just before the period's first; 0 if the floor or the ledger has a used sequence
+	Base    int64 // sequence just before the period's first; 0 if the floor or the ledger has one below it
 	Floor   Floor
 	Purpose Purpose       // operator's purpose, ForRaise or ForTakeover, which needs no lock; otherwise ""
 	Keep    bool          // with a Purpose and without a ledger: a series with a ledger is a [Conflict]
@@ -192,6 +192,9 @@ func (p *Prepare) command(s *Store) redisrun.Command {
 
 // A Peek reads the counter and writes nothing.
 type Peek struct{ Target }
+
+// Requested implements [Request].
+func (p *Peek) Requested() Requested { return Requested{Counters: 1} }
 
 func (p *Peek) command(s *Store) redisrun.Command {
 	return s.script(peekScript, &p.Target, nil, p.HighWater)

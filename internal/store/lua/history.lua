@@ -4,18 +4,21 @@
 -- ARGV  1 to 5  as in rules.lua; limit and expires are not used
 --       6  highWater  the greatest sequence of the current period that the caller has seen, 0 if none
 --
--- Reply: an array with an integer for every counter, the current period's first: the last sequence issued; 0 if the
--- period was opened but none was issued; -1 if there is no counter, or it does not hold a sequence. Or a status of
+-- Reply: {LAST, BASE, LAST, BASE, ...}, integers for every counter, the current period's first; or a status of
 -- rules.lua.
+--   LAST  the position of the counter; -1 if there is no counter, or it does not hold a sequence
+--   BASE  the sequence before the period's first, for the period entered and those opened ahead; -1 for others
 local time, id = redis.call('TIME')
 local counter, record, highWater, purpose = KEYS[1], KEYS[2], ARGV[6] + 0, 'read'
 --include rules
--- shown returns the last sequence issued, for a counter that holds seq.
-local function shown(key, seq)
-  if not seq or seq == 1e15 then return -1 end
-  if seq == baseOf(string.match(key, '%w+$')) then return 0 end -- a counter's key ends with its label
-  return seq
+local counted = {}
+-- show adds a counter that holds seq.
+local function show(key, seq)
+  local l = string.match(key, '%w+$') -- a counter's key ends with its label
+  local opened = l == enteredLabel or string.find(ahead, ';' .. l .. ' ', 1, true)
+  table.insert(counted, seq and seq < 1e15 and seq or -1)
+  table.insert(counted, opened and baseOf(l) or -1)
 end
-local issued = {shown(counter, not lost and last)}
-for i = 3, #KEYS do issued[i - 1] = shown(KEYS[i], read(KEYS[i])) end
-return issued
+show(counter, not lost and last)
+for i = 3, #KEYS do show(KEYS[i], (read(KEYS[i]))) end
+return counted

@@ -6,7 +6,7 @@
 --       6  n        how many numbers, at least 0
 --       7  highWater  the greatest sequence of the period that the caller has seen, 0 if none
 --       8  base     the sequence before the period's first, at most the limit; it counts only if nothing was used. 0 if
---                   the floor or the ledger says that something was used
+--                   the floor or the ledger says that something below it was used
 --       9  floor    the highest sequence that may have been used, at most 10^15-1; "" without a floor
 --      10  checked  when the caller saw that the counter was missing, either before it asked for the lock or while it
 --                   held the lock, milliseconds by the server's clock. An operator, who needs no lock, sends a purpose
@@ -92,7 +92,11 @@ local issued = enough and used + n or used
 permitCounter(counter, held, expires)
 if request and n > 0 then redis.call('SET', request, '', 'XX') end -- fails if it must not be written; sets nothing
 --include enter
-if unused then noteStart(label, base, lastOpened(begins)) end
+-- If the record does not know the period, it begins at the caller's start, unless lower sequences were used.
+if state ~= 'same' and state ~= 'ahead' and not known(label) then
+  local start, seen = ARGV[8] + 0, math.max(last or 0, floor or 0, highWater)
+  noteStart(label, 0 < seen and seen < start and 0 or start, lastOpened(begins))
+end
 if id then
   local copy = issued == last and held or plain(issued)
   redis.call('HSET', record, 'ceiling', plain(upto), 'counterCopy', copy, 'replID', id)
