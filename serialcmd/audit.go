@@ -139,6 +139,9 @@ func (c *command) printReport(r *serial.Report) {
 	all := max(0, r.Last-r.First+1)
 	period, verdict := c.name(r.Start), "all numbers are accounted for"
 	c.printf("%s in %s (from %s)\n", c.series(r.Type), period, r.Start.Format(time.RFC3339))
+	if r.First > 1 {
+		c.printf("start      %s\n", c.PrintSeq(r.First))
+	}
 	if all == 0 {
 		c.println("issued     0")
 		verdict = "no number was issued"
@@ -146,7 +149,12 @@ func (c *command) printReport(r *serial.Report) {
 		c.printf("issued     %d: %s to %s\n", all, c.PrintSeq(r.First), c.PrintSeq(r.Last))
 	}
 	c.printf("used       %d\n", r.Count)
-	doubles, beyond := mapped(r.Duplicates, c.printedSeq), mapped(r.Beyond, c.printedSeq)
+	doubles, beyond := mapped(r.Duplicates, c.printedSeq), mapped(r.Beyond, func(n serial.Number) string {
+		if n.Seq < r.First {
+			return c.printedSeq(n) + " below the start: was it changed?"
+		}
+		return c.printedSeq(n)
+	})
 	foreign := mapped(r.Foreign, strconv.Quote)
 	if c.readsExplanations() {
 		c.printExplained(r)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
@@ -305,4 +306,30 @@ func TestSignature(t *testing.T) {
 	require.True(t, found)
 	require.Regexp(t, `^Account of Invoices \(IS\), 24 October 2021, checked .* UTC: 5 issued; 3 stored; 2 missing; `+
 		`0 explained; 2 not explained; 1 stored, but not one of our numbers\. Date, name and signature$`, textOf(sheet))
+}
+
+// The page of a period shows a start other than 1, and asks whether it was changed beside numbers below it.
+func TestNumbersBelowTheStart(t *testing.T) {
+	s := open(t, func(s *site) {
+		rdb := redis.NewClient(&redis.Options{Addr: s.redis.Addr()})
+		t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+		gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithStart(5))
+		require.NoError(t, err)
+		s.series[0].Source = Redis(gen)
+	})
+	const asks = "below the start: was it changed?"
+	page := textOf(s.get(200, today))
+	require.NotContains(t, page, asks)
+	require.Contains(t, page, "Issued5 ", "the day began at 1")
+	require.NotContains(t, page, "Numbers of this period start at")
+
+	s.redis.SetTime(s.start.Add(36 * time.Hour))
+	_, err := s.gen.Next(t.Context(), "IS") // the day before is an earlier one from now on
+	require.NoError(t, err)
+	s.handler().audits.forget(periodKey{"IS", s.start.Unix()})
+	page = textOf(s.get(200, today))
+	require.Contains(t, page, "Numbers of this period start at sequence 5.")
+	require.Contains(t, page, "IS202110240001 "+asks)
+	require.Contains(t, page, "IS202110240003 "+asks)
+	require.NotContains(t, page, "IS202110240005 "+asks)
 }

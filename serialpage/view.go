@@ -56,6 +56,7 @@ type finding struct {
 // An entry of a list is a number, a range of numbers, or a text that is not a number.
 type entry struct {
 	Text     string
+	Note     string          // question beside it; "" if there is none
 	Link     template.URL    // address of the document; "" if there is none
 	Explain  string          // address of the form with these numbers; "" if there is none
 	Possible []explainedLine // possible reasons
@@ -85,6 +86,9 @@ func newPeriodView(numbers printer, a *audit, mayExplain bool) *periodView {
 		CSV: address("period.csv", s.Key, p.Start), JSON: address("period.json", s.Key, p.Start)}
 	if v.Issued > 0 && !numbers.hidden {
 		v.Range = numbers.ranged(serial.Range{First: r.First, Last: r.Last})
+	}
+	if r.First > 1 {
+		v.Reach = strings.TrimSpace(v.Reach + " Numbers of this period start at sequence " + count(r.First) + ".")
 	}
 	for _, e := range r.Explained {
 		v.Explained = append(v.Explained, numbers.line(numbers.ranged(e.Range), &e.Explanation))
@@ -161,6 +165,9 @@ func (n printer) entries(a *audit, numbers []serial.Number, asRead bool) (all []
 		e := entry{Text: numberText(number)}
 		if text, known := a.uses.stored(number, asRead); known {
 			e = entry{Text: text, Link: n.links.address(text)}
+		}
+		if number.Seq < a.First {
+			e.Note = "below the start: was it changed?"
 		}
 		all = append(all, e)
 	}

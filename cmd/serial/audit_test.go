@@ -360,3 +360,21 @@ func TestAuditDigits(t *testing.T) {
 		require.Contains(t, stdout, "missing    1\n  "+row.missing+"\ndouble     0\n")
 	}
 }
+
+// The audit shows the period's start. Of an earlier day, it asks whether the start was changed if numbers lie below it.
+func TestAuditWithAnotherStart(t *testing.T) {
+	m, e, day := issued(t, 3)
+	all := lines("IS"+day+"%04d", 1, 3)
+	stdout, _ := e.with(all).exits(t, 0, "audit", "-start", "1000", "IS")
+	require.Contains(t, stdout, "\nissued     3: 0001 to 0003\n", "the day began at 1")
+
+	yesterday := time.Now().In(zoneOf(t, e)).AddDate(0, 0, -1)
+	require.NoError(t, m.Set("serial:{IS}:"+yesterday.Format("20060102"), "3"))
+	all = strings.ReplaceAll(all, day, yesterday.Format("20060102"))
+	flags := []string{"audit", "-date", yesterday.Format(time.DateOnly)}
+	stdout, _ = e.with(all).exits(t, 3, append(flags, "-start", "2", "IS")...)
+	require.Contains(t, stdout, "\nstart      0002\nissued     2: 0002 to 0003\n")
+	require.Contains(t, stdout, "\nbeyond     1\n  0001 below the start: was it changed?\n")
+	stdout, _ = e.with(all).exits(t, 0, append(flags, "IS")...)
+	require.NotContains(t, stdout, "start")
+}
