@@ -453,22 +453,32 @@ func TestLogHooks(t *testing.T) {
 	})
 }
 
-// A clock that differs by less than a second is no reason to warn: around midnight, every clock does.
+// A clock that differs by less than a second is no reason to warn: around midnight, every clock does. Only a clock that
+// no longer differs has been corrected.
 func TestLogHooksOfClocks(t *testing.T) {
 	for _, row := range []struct {
-		offset, before time.Duration
-		level, attrs   string
+		offset, before      time.Duration
+		level, event, attrs string
 	}{
-		{time.Hour, 0, "WARN", "offset=1h0m0s before=0s"},
-		{0, time.Hour, "WARN", "offset=0s before=1h0m0s"},
-		{-time.Second, 0, "WARN", "offset=-1s before=0s"},
-		{-999 * time.Millisecond, 0, "INFO", "offset=-999ms before=0s"},
-		{time.Hour, time.Hour - time.Millisecond, "INFO", "offset=1h0m0s before=59m59.999s"},
+		{time.Hour, 0, "WARN", "differs", "offset=1h0m0s before=0s"},
+		{0, time.Hour, "WARN", "corrected", "offset=0s before=1h0m0s"},
+		{-time.Second, 0, "WARN", "differs", "offset=-1s before=0s"},
+		{time.Millisecond, -time.Second, "WARN", "corrected", "offset=1ms before=-1s"},
+		{-999 * time.Millisecond, 0, "INFO", "differs", "offset=-999ms before=0s"},
+		{time.Hour, time.Hour - time.Millisecond, "INFO", "differs", "offset=1h0m0s before=59m59.999s"},
 	} {
 		l := &logbook{}
 		serial.LogHooks(l.logger()).ClockCorrected(t.Context(), serial.ClockInfo{Offset: row.offset, Before: row.before})
-		require.Equal(t, []string{"level=" + row.level + ` msg="serial: clock corrected" ` + row.attrs}, l.take())
+		require.Equal(t, []string{"level=" + row.level + ` msg="serial: clock ` + row.event + `" ` + row.attrs}, l.take())
 	}
+
+	inBubble(t, func(t *testing.T, m *simulation) {
+		l := &logbook{}
+		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithHooks(serial.LogHooks(l.logger())))
+		m.SetTime(time.Now().AddDate(0, 0, 9))
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
+		require.Regexp(t, `^level=WARN msg="serial: clock differs" offset=216h0m0s before=0s$`, l.take()[0])
+	})
 }
 
 // The level of a failed call depends on who caused the failure. Only harmless parts of its error's text are logged.

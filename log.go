@@ -23,7 +23,8 @@ import (
 //	serial: period opened             Info   type, start, wait
 //	serial: counter lost              Error  type, start (Warn if a later call may repair it, see [LostInfo])
 //	serial: counter repaired          Warn   type, start
-//	serial: clock corrected           Warn   offset, before (Info if they differ by less than a second)
+//	serial: clock differs             Warn   offset, before (Info if these differ by less than a second)
+//	serial: clock corrected           Warn   the same, if offset is less than a second and before was not
 //	serial: numbers nearly exhausted  Warn   type, start, until (if there is a date, see [WithUntil])
 //	serial: no number issued          Error  type, error, duration (Warn or Info for what may be the caller's doing)
 //
@@ -63,11 +64,14 @@ func LogHooks(logger *slog.Logger) Hooks {
 			log(ctx, level, event, slog.String("type", i.Type), slog.Time("start", i.Start))
 		},
 		ClockCorrected: func(ctx context.Context, i ClockInfo) {
-			level := slog.LevelWarn
+			level, event := slog.LevelWarn, "clock differs"
 			if (i.Offset - i.Before).Abs() < time.Second {
 				level = slog.LevelInfo
 			}
-			log(ctx, level, "clock corrected", slog.Duration("offset", i.Offset), slog.Duration("before", i.Before))
+			if i.Offset.Abs() < time.Second && i.Before.Abs() >= time.Second {
+				event = "clock corrected"
+			}
+			log(ctx, level, event, slog.Duration("offset", i.Offset), slog.Duration("before", i.Before))
 		},
 		NearlyExhausted: func(ctx context.Context, i ExhaustionInfo) {
 			attrs := []slog.Attr{slog.String("type", i.Last.Type), slog.Time("start", i.Last.Start)}
