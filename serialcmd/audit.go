@@ -149,13 +149,9 @@ func (c *command) printReport(r *serial.Report) {
 		c.printf("issued     %d: %s to %s\n", all, c.PrintSeq(r.First), c.PrintSeq(r.Last))
 	}
 	c.printf("used       %d\n", r.Count)
-	doubles, beyond := mapped(r.Duplicates, c.printedSeq), mapped(r.Beyond, func(n serial.Number) string {
-		if n.Seq < r.First {
-			return c.printedSeq(n) + " below the start: was it changed?"
-		}
-		return c.printedSeq(n)
-	})
-	foreign := mapped(r.Foreign, strconv.Quote)
+	below := map[bool]string{true: " below the start: was it changed?"}
+	beyond := mapped(r.Beyond, func(n serial.Number) string { return c.printedSeq(n) + below[n.Seq < r.First] })
+	doubles, foreign := mapped(r.Duplicates, c.printedSeq), mapped(r.Foreign, strconv.Quote)
 	if c.readsExplanations() {
 		c.printExplained(r)
 	} else {
@@ -216,12 +212,8 @@ func gaps(ranges []serial.Range) []gap {
 
 // printReportJSON prints a report on one line.
 func (c *command) printReportJSON(r *serial.Report) {
-	explained := mapped(r.Explained, func(e serial.Explained) explanation {
-		return explanationOf(gap(e.Range), &e.Explanation)
-	})
-	possible := mapped(r.Possible, func(e serial.Explanation) explanation {
-		return explanationOf(gap{e.First, e.Last}, &e)
-	})
+	explained := mapped(r.Explained, func(e serial.Explained) explanation { return asJSON(gap(e.Range), e.Explanation) })
+	possible := mapped(r.Possible, func(e serial.Explanation) explanation { return asJSON(gap{e.First, e.Last}, e) })
 	_ = json.NewEncoder(c.out).Encode(struct {
 		Type              string        `json:"type"`
 		Start             time.Time     `json:"start"`
@@ -263,7 +255,7 @@ type explanation struct {
 	Possible bool      `json:"possible"`
 }
 
-func explanationOf(g gap, e *serial.Explanation) explanation {
+func asJSON(g gap, e serial.Explanation) explanation {
 	return explanation{g, e.Reason, e.By, e.At, e.Unused, e.Possible}
 }
 

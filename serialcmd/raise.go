@@ -199,7 +199,7 @@ func (c *command) explainSkip(ctx context.Context, lifted bool) (*explanation, e
 			}
 		}
 	}
-	s := explanationOf(gap{e.First, e.Last}, &e)
+	s := asJSON(gap{e.First, e.Last}, e)
 	return &s, failed
 }
 
