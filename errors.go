@@ -127,9 +127,9 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 			"ahead; if Redis's clock is right now, run: %s", ErrClockSkew, utc(r.Now), typ, g.interval(entered),
 			g.operate(r, "raise"))
 	case exchange.Unknown:
-		if strings.HasPrefix(r.Detail, "role:") {
-			return fmt.Errorf("serial: WithLedger needs a master, and Redis says %q: a replica that takes writes shares its "+
-				"master's identity, so that the same numbers would be issued on both; set replica-read-only yes", r.Detail)
+		if master, replica := strings.CutPrefix(r.Detail, "role:slave "); replica {
+			return fmt.Errorf("serial: WithLedger needs a master, and this server is a replica of %s; give the client the "+
+				"master's address, or use Sentinel or a Cluster client", master)
 		}
 		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; "+
 			"Redis says %q", r.Detail)

@@ -800,8 +800,8 @@ func TestWritableReplicaRefused(t *testing.T) {
 	require.EqualValues(t, 1, master.Do("WAIT", 1, 5000).Val()) // the replica has everything
 	for range 2 {
 		_, err := on(replica).Next(t.Context(), "IS")
-		require.ErrorContains(t, err, `WithLedger needs a master, and Redis says "role:slave"`)
-		require.ErrorContains(t, on(replica).Raise(t.Context(), "IS", 5), "replica-read-only yes")
+		require.ErrorContains(t, err, "WithLedger needs a master, and this server is a replica of "+master.Addr())
+		require.ErrorContains(t, on(replica).Raise(t.Context(), "IS", 5), "WithLedger needs a master")
 	}
 	requireResult(t, "IS"+today(noon())+"0002")(on(master).Next(t.Context(), "IS"))
 	require.NoError(t, replica.ReplicaOf(nil))

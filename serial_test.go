@@ -1127,6 +1127,127 @@ func TestServerRefuses(t *testing.T) {
 	refused("open", everything, "; Redis wants a password, and this client has none")
 }
 
+// What Redis answers when it refuses a call is named in the error, with what ends it, and has a row in docs/errors.md.
+func TestServerRefusesForAWhile(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "--enable-protected-configs", "yes")
+	admin := s.Client(t)
+	config := func(name, value string) { require.NoError(t, admin.ConfigSet(t.Context(), name, value).Err()) }
+	user := func(rules ...any) *redis.Options {
+		name := fmt.Sprint("user", len(rules))
+		require.NoError(t, admin.Do(t.Context(), append([]any{"ACL", "SETUSER", name, "on", ">secret", "~*", "+@all"},
+			rules...)...).Err())
+		o := s.Options()
+		o.Username, o.Password = name, "secret"
+		return o
+	}
+	// refused requires that the first number of a day and a later one are refused.
+	refused := func(t *testing.T, o *redis.Options, code string, says ...string) {
+		t.Helper()
+		require.Regexp(t, "(?m)^\\| `"+code+".*`.* \\| .{20,} \\| .{20,} \\|$", guide(t, "errors.md"))
+		for _, ledger := range []bool{false, true} {
+			client := closing(t, redis.NewClient(o))
+			gen := newGenerator(t, client, append(ledgerIf(ledger, 10), serial.WithLocation(noon()),
+				serial.WithKeyPrefix(fmt.Sprint("open-", ledger)))...)
+			for _, typ := range []string{"IS", fmt.Sprint("NEW", time.Now().UnixNano())} {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := gen.Next(ctx, typ)
+				for _, part := range append(says, code) {
+					require.ErrorContains(t, err, part, "%s, ledger: %v", typ, ledger)
+				}
+			}
+		}
+	}
+	for _, ledger := range []bool{false, true} {
+		gen := newGenerator(t, admin, append(ledgerIf(ledger, 10), serial.WithLocation(noon()),
+			serial.WithKeyPrefix(fmt.Sprint("open-", ledger)))...)
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+	}
+
+	config("maxmemory", "1")
+	refused(t, s.Options(), "OOM", "free memory, or raise maxmemory")
+	config("maxmemory", "0")
+	config("min-replicas-to-write", "1")
+	refused(t, s.Options(), "NOREPLICAS", "min-replicas-to-write")
+	config("min-replicas-to-write", "0")
+
+	refused(t, user("-time"), "TIME", "an ACL denies this client's user a command")
+	renamed := redistest.Start(t, "--rename-command", "TIME", "ANOTHER")
+	refused(t, renamed.Options(), "TIME", "was renamed or disabled")
+	_, err := newGenerator(t, closing(t, redis.NewClient(user("-hget", "-hmget")))).Next(t.Context(), "IS")
+	require.NotContains(t, err.Error(), "TIME", "another command is denied")
+
+	config("busy-reply-threshold", "1")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = admin.Eval(context.Background(), "while true do end", nil).Err()
+	}()
+	time.Sleep(100 * time.Millisecond)
+	refused(t, s.Options(), "BUSY", "SCRIPT KILL")
+	require.NoError(t, s.Client(t).ScriptKill(t.Context()).Err())
+	<-ended
+
+	config("save", "3600 1")
+	dir := t.TempDir()
+	config("dir", dir)
+	require.NoError(t, os.RemoveAll(dir))
+	require.NoError(t, admin.BgSave(t.Context()).Err())
+	require.Eventually(t, func() bool {
+		info, _ := admin.Info(t.Context(), "persistence").Result()
+		return strings.Contains(info, "rdb_last_bgsave_status:err")
+	}, 10*time.Second, 10*time.Millisecond)
+	refused(t, s.Options(), "MISCONF", "Redis's log", "without a ledger, do not set stop-writes-on-bgsave-error to no")
+}
+
+// A replica refuses numbers; with a ledger, the error has the master's address, as INFO gives it.
+func TestReplicaNamesItsMaster(t *testing.T) {
+	t.Parallel()
+	master := redistest.Start(t)
+	replica := redistest.StartReplica(t, master)
+	gen := newGenerator(t, replica.Client(t), serial.WithLocation(noon()))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := gen.Next(ctx, "IS")
+	require.ErrorContains(t, err, "READONLY")
+	require.ErrorContains(t, err, "give the client the master's address")
+	gen = newGenerator(t, replica.Client(t), serial.WithLocation(noon()), serial.WithLedger(new(serialtest.Ledger), 10))
+	for _, err := range []error{errOf(gen.Next(t.Context(), "IS")), gen.Raise(t.Context(), "IS", 5)} {
+		require.ErrorContains(t, err, "replica of "+master.Addr())
+		require.ErrorContains(t, err, "give the client the master's address")
+		require.NotContains(t, err.Error(), "replica-read-only")
+	}
+}
+
+// While a slot moves, a script may find one of its keys here and the other one there.
+func TestSlotThatMoves(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	rdb := c.Client(t)
+	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
+	require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+	slot, err := rdb.ClusterKeySlot(t.Context(), "serial:{IS}").Result()
+	require.NoError(t, err)
+	from, to := c.Servers[0], c.Servers[1]
+	for i, s := range c.Servers {
+		if n, _ := s.Do("CLUSTER", "COUNTKEYSINSLOT", slot).Int(); n > 0 {
+			from, to = s, c.Servers[(i+1)%len(c.Servers)]
+		}
+	}
+	id := func(s *redistest.Server) string { return s.Do("CLUSTER", "MYID").Val().(string) }
+	require.NoError(t, to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", id(from)).Err())
+	require.NoError(t, from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", id(to)).Err())
+	require.NoError(t, from.Do("DEL", "serial:{IS}:"+today(noon())).Err()) // as if it had moved
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err = gen.Next(ctx, "IS")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "before that: TRYAGAIN")
+	require.ErrorContains(t, err, "moves to another node")
+	require.Contains(t, guide(t, "errors.md"), "\n| `TRYAGAIN")
+}
+
 // The clocks of a Cluster's nodes differ: a day that has begun on one node forgets no type of a node where it has not.
 func TestMemoryOfNodesWithOtherClocks(t *testing.T) {
 	behind, ahead := miniredis.RunT(t), miniredis.RunT(t)

@@ -90,8 +90,8 @@ func Failed(servers string, err error, late bool) error {
 	return Outage(failed)
 }
 
-// refusals are Redis's errors for a client that lacks a permission, with their meaning, which some texts hide. Before
-// Redis 7.2, the refusal of a script's command has no code.
+// refusals are Redis's errors that an operator has to end, with their meaning, which some texts hide, and what ends
+// them. Before Redis 7.2, the refusal of a script's command has no code. docs/errors.md has a row for each.
 var refusals = []struct{ text, means string }{
 	{"NOPERM", denied},
 	{"The user executing the script can't", denied},
@@ -99,6 +99,15 @@ var refusals = []struct{ text, means string }{
 	{"NOAUTH", noPassword},
 	{"unauthenticated", noPassword},
 	{"WRONGPASS", "this client's user name or password is wrong, or an ACL turns the user off"},
+	{"Unknown Redis command", "a command that is needed was renamed or disabled: give it back its name"},
+	{"READONLY", "this client reaches a replica: give the client the master's address, or use Sentinel or a Cluster " +
+		"client"},
+	{"OOM", "Redis has reached maxmemory: free memory, or raise maxmemory; do not let Redis evict keys"},
+	{"MISCONF", "Redis cannot save its data, and Redis's log says why: correct that; without a ledger, do not set " +
+		"stop-writes-on-bgsave-error to no, because a restart could then repeat numbers"},
+	{"NOREPLICAS", "fewer replicas are in sync than min-replicas-to-write asks for: bring them back"},
+	{"BUSY", "another script has been running for too long: end it with SCRIPT KILL"},
+	{"TRYAGAIN", "the slot of the keys moves to another node: wait until it has moved, or finish the migration"},
 }
 
 const (

@@ -8,7 +8,8 @@
 -- rules.lua.
 --   LAST  the position of the counter; -1 if there is no counter, or it does not hold a sequence
 --   BASE  the sequence before the period's first, for the period entered and those opened ahead; -1 for others
-local time, id = redis.call('TIME')
+--include time
+local id
 local counter, record, highWater, purpose = KEYS[1], KEYS[2], ARGV[6] + 0, 'read'
 --include rules
 local counted = {}

@@ -39,7 +39,8 @@
 --                     as text. The script may still have written the counter: it opens the period at LAST if it was not
 --                     open. FROM is as above, and UPTO is the last sequence used or skipped, integers.
 --   "once" ANSWER     see recall.lua
-local time, id = redis.call('TIME')
+--include time
+local id
 local lock = ARGV[12] ~= '' and KEYS[3]
 local request = KEYS[lock and 4 or 3]
 if request then

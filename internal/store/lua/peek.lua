@@ -8,7 +8,8 @@
 --   "lost" HELD       the counter once existed; HELD is its content now, "" if it is gone
 --   "missing"         nothing has been issued in the period
 --   "exhausted" HELD  the counter holds 10^15 or more, which no script writes; HELD is its content
-local time, id = redis.call('TIME')
+--include time
+local id
 local counter, record, highWater, purpose = KEYS[1], KEYS[2], ARGV[6] + 0, 'read'
 --include rules
 if lost then return answer('lost', held or '') end

@@ -23,7 +23,8 @@
 --   "floor" SAYS       the floor must be asked. SAYS is "lost" if the counter once existed; "tried" if a caller with a
 --                      ledger and a start was about to ask: it may have set aside a sequence that was not used; else ""
 --   "lost" HELD        the counter once existed; HELD is its content now, "" if it is gone
-local time, id, purpose = redis.call('TIME')
+--include time
+local id, purpose
 local counter, record, highWater = KEYS[1], KEYS[2], ARGV[6] + 0
 --include rules
 --include writing

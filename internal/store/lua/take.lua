@@ -121,7 +121,8 @@ local function takeByRules(time, id, i, at)
   return issued
 end
 
-local time, types = redis.call('TIME'), #KEYS > 3 and #KEYS / 2 or 1
+--include time
+local types = #KEYS > 3 and #KEYS / 2 or 1
 local now, at = time[1] + 0, 6 + 2 * types
 local usual = now >= ARGV[2] + 0 and now < ARGV[3] + 0
 local id
