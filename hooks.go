@@ -123,6 +123,9 @@ func WithHooks(hooks Hooks) Option {
 
 // finish ends a call: it calls the hooks, and returns the error for the caller. The call is nil if it never began.
 func (g *Generator) finish(ctx context.Context, c *issue.Call, err error) error {
+	if c != nil && err != nil {
+		err = c.GaveUp(ctx, err)
+	}
 	err = g.publicError(ctx, err)
 	if len(g.hooks) == 0 || c == nil {
 		return err

@@ -6,12 +6,14 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,6 +21,7 @@ import (
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/internal/redistest"
+	"github.com/dailyserial/serial/internal/store"
 )
 
 // While the server hangs, many callers of many types all return in time, with the reason.
@@ -702,5 +705,104 @@ func TestLockServersHangForMany(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 			})
 		}
+	}
+}
+
+// An attempt that gets no connection has sent nothing: no answer is lost, and the error names what was missing.
+func TestNoConnection(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	require.NoError(t, errOf(newGenerator(t, server.Client(t), serial.WithLocation(noon())).Next(t.Context(), "OTHER")))
+	starved := func(wait time.Duration) func(t *testing.T) *redis.Client {
+		return func(t *testing.T) *redis.Client {
+			o := server.Options()
+			o.PoolSize, o.PoolTimeout = 1, wait
+			rdb := closing(t, redis.NewClient(o))
+			go rdb.BLPop(context.Background(), 15*time.Second, t.Name()) // holds the only connection
+			require.Eventually(t, func() bool {
+				stats := rdb.PoolStats()
+				return stats.TotalConns == 1 && stats.IdleConns == 0
+			}, 5*time.Second, time.Millisecond)
+			return rdb
+		}
+	}
+	dialing := func(dial func(ctx context.Context) error) func(t *testing.T) *redis.Client {
+		return func(t *testing.T) *redis.Client {
+			dialer := func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return nil, &net.OpError{Op: "dial", Err: dial(ctx)}
+			}
+			return closing(t, redis.NewClient(&redis.Options{Dialer: dialer, DialerRetries: 1}))
+		}
+	}
+	for name, row := range map[string]struct {
+		client func(t *testing.T) *redis.Client
+		says   string
+		soon   bool // the failure comes before the deadline
+	}{
+		"pool":         {starved(time.Second), redis.ErrPoolTimeout.Error(), true},
+		"patient pool": {starved(time.Minute), redis.ErrPoolTimeout.Error(), false},
+		"refused dial": {dialing(func(context.Context) error { return errBoom }), "boom", true},
+		"dial hangs":   {dialing(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }), "no connection", false},
+	} {
+		for _, limit := range []time.Duration{0, 2 * time.Second, time.Minute} {
+			t.Run(fmt.Sprint(name, limit), func(t *testing.T) {
+				t.Parallel()
+				reports, ctx := &explanations{}, context.Background()
+				if limit > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, limit)
+					defer cancel()
+				}
+				gen := newGenerator(t, row.client(t), serial.WithLocation(noon()), reports.hooks())
+				_, err := gen.Next(ctx, "IS")
+				require.Error(t, err)
+				if limit != 2*time.Second || row.soon {
+					require.ErrorContains(t, err, row.says)
+				}
+				require.NotContains(t, err.Error(), "no answer in time")
+				require.Empty(t, reports.flushed(t, gen))
+			})
+		}
+	}
+}
+
+// A call that gave up names the last refusal that it got, whatever it was waiting for when its time was over.
+func TestRefusalBeforeTheDeadline(t *testing.T) {
+	const refusal = "READONLY You can't write against a read only replica."
+	for name, refused := range map[string]func(cmd string, args []string) bool{
+		"lock": func(cmd string, _ []string) bool { return cmd == "SET" },
+		"opening": func(cmd string, args []string) bool {
+			return strings.HasPrefix(cmd, "EVAL") && (args[0] == store.OpenScript.Digest || args[0] == store.OpenScript.Source)
+		},
+		"take": func(cmd string, _ []string) bool { return strings.HasPrefix(cmd, "EVAL") },
+	} {
+		runBoth(t, name+", several callers", func(t *testing.T, m *simulation, several bool) {
+			m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+				if refused(cmd, args) {
+					c.WriteError(refusal)
+					return true
+				}
+				return false
+			})
+			defer time.Sleep(time.Minute) // until all that was begun has ended
+			gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
+			callers := 1
+			if several {
+				callers = 5
+			}
+			var all sync.WaitGroup
+			for i := range callers {
+				all.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second+time.Duration(i)*10*time.Millisecond)
+					defer cancel()
+					_, err := gen.Next(ctx, "IS")
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					require.ErrorContains(t, err, "before that: ")
+					require.ErrorContains(t, err, refusal)
+					require.Equal(t, 1, strings.Count(err.Error(), "give the client the master's address"), "%v", err)
+				})
+			}
+			all.Wait()
+		})
 	}
 }

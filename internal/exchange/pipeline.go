@@ -41,7 +41,9 @@ func (s *server) send(requests []*pipelined) {
 	var budgets []*budget.Budget
 	var notes []*redisrun.Note
 	for _, b := range requests {
-		commands, notes = append(commands, s.store.Command(b.Key)), append(notes, &b.Note)
+		command := s.store.Command(b.Key)
+		command.Last = b.Payload.last
+		commands, notes = append(commands, command), append(notes, &b.Note)
 		budgets = append(budgets, b.Payload.budget)
 	}
 	if len(requests) == 1 {

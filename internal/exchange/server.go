@@ -45,6 +45,7 @@ type payload struct {
 type requestPayload struct {
 	ctx    context.Context // for its values
 	budget *budget.Budget  // the caller does not use it until its request is finished
+	last   *redisrun.Note  // the caller's Last
 }
 
 type pipelined = coalesce.Batch[store.Request, requestPayload, store.Reply]

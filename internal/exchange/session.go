@@ -25,6 +25,9 @@ type Session struct {
 	Silent  bool // the server did not answer the last request
 	SentOwn bool // the session has sent a request of its own
 
+	// Last gets each failure of an attempt in a pipeline. It is nil until the call may leave such a request.
+	Last *redisrun.Note
+
 	server  *server
 	request string          // ID of a repeatable request, "" for none
 	joined  *batch          // batch of Join whose reply Send reads, nil for none
@@ -246,7 +249,7 @@ func (s *Session) waitBatch(ctx context.Context, b *batch, place int) (*store.Re
 	case err != nil && err == ctx.Err():
 		return nil, redisrun.GaveUp(err, &b.Note)
 	case err == context.DeadlineExceeded, err == coalesce.ErrUnsent: // the budget's limit, not the caller's
-		return nil, redisrun.ErrUnsent
+		return nil, redisrun.After(&b.Note, redisrun.ErrUnsent)
 	}
 	return r, err
 }
@@ -255,7 +258,7 @@ func (s *Session) waitBatch(ctx context.Context, b *batch, place int) (*store.Re
 // is not sent after its limit.
 func (s *Session) waitPipeline(ctx context.Context, req store.Request) (store.Reply, error) {
 	limit, _ := s.Budget.NextLimit()
-	b, _, _ := s.server.requests.Join(req, requestPayload{ctx, &s.Budget}, limit, false)
+	b, _, _ := s.server.requests.Join(req, requestPayload{ctx, &s.Budget, s.Last}, limit, false)
 	r, err := b.Wait(context.Background())
 	if err == coalesce.ErrUnsent {
 		s.Budget.Spend(b.Waited(), limit)

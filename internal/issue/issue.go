@@ -153,9 +153,10 @@ type releaser interface {
 type flight struct {
 	key     flightKey
 	done    chan struct{}
-	ended   Outcome      // outcome for all waiters; written before done is closed
-	others  atomic.Int64 // count of replies that other processes are at work
-	outside atomic.Bool  // the flight is waiting for a floor or a ledger, not for a server
+	ended   Outcome       // outcome for all waiters; written before done is closed
+	others  atomic.Int64  // count of replies that other processes are at work
+	outside atomic.Bool   // the flight is waiting for a floor or a ledger, not for a server
+	last    redisrun.Note // the last failure
 }
 
 // A flightKey identifies the flight that a caller may share.

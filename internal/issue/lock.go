@@ -45,6 +45,9 @@ func (c *Call) Lock(ctx context.Context, locks Locks, missing Outcome) Outcome {
 	out.Held.Since = time.Now()
 	lock, err := locks.Try(ctx, &c.session.Budget, c.session.Type, c.issuer.LockKey(c.session.Type, span))
 	const attempt = 2 * LockPatience // to try, and to give back the locks granted
+	if end := redisrun.EndOf(ctx); end != nil && errors.Is(err, end) {
+		return Outcome{Err: err}
+	}
 	switch c.lockErr = err; {
 	case err == nil:
 		out.Held.Lock = lock
@@ -52,6 +55,9 @@ func (c *Call) Lock(ctx context.Context, locks Locks, missing Outcome) Outcome {
 	case errors.Is(err, ErrTaken):
 		c.noteOthers()
 		return Outcome{Step: Wait}
+	}
+	c.session.Last.Store(&err)
+	switch {
 	case redisrun.EndOf(ctx) == nil && redisrun.Transient(err) && c.session.Budget.Answer() >= attempt:
 		return Outcome{Step: Wait}
 	}

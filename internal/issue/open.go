@@ -19,6 +19,7 @@ import (
 func (c *Call) Open(ctx context.Context, n int, locked Outcome) Outcome {
 	steady, lock := context.WithoutCancel(ctx), locked.Held.Lock
 	o := &opening{call: c, held: locked.Held, missing: locked.Reply}
+	c.noteFailures()
 	if lock == nil {
 		return await(ctx, c, n, redisrun.Begin(func() (Outcome, error) { return o.openAlone(steady, n), nil }))
 	}

@@ -37,8 +37,24 @@ func (c *Call) startFlight(span *exchange.Span) (others *flight) {
 	if others, found := c.issuer.flights.LoadOrStore(started.key, started); found {
 		return others.(*flight)
 	}
-	c.flight = started
+	c.flight, c.session.Last = started, &started.last
 	return nil
+}
+
+// noteFailures has the failures of later steps noted, so that the caller can name them if it leaves.
+func (c *Call) noteFailures() {
+	if c.session.Last == nil {
+		c.session.Last = new(redisrun.Note)
+	}
+}
+
+// GaveUp returns a call's error err. If the call gave up, the error has the last failure before that.
+func (c *Call) GaveUp(ctx context.Context, err error) error {
+	end := redisrun.EndOf(ctx)
+	if c.session.Last == nil || !(end != nil && errors.Is(err, end)) && !errors.Is(err, redisrun.ErrNoAnswer) {
+		return err
+	}
+	return redisrun.After(c.session.Last, err)
 }
 
 // endFlight ends the call's flight, if it has one.
@@ -67,6 +83,7 @@ func (c *Call) noteOthers() {
 // ctx has no deadline. Time for which that caller waits for servers is charged to this call too.
 func (f *flight) wait(ctx context.Context, c *Call) Outcome {
 	b := &c.session.Budget
+	c.session.Last = &f.last
 	for others := f.others.Load(); b.Wait() > 0; {
 		if b.Answer() <= 0 {
 			return Outcome{Err: redisrun.ErrUnsent}

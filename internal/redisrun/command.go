@@ -32,6 +32,7 @@ type Command struct {
 	NoRepeat bool  // it is sent at most once, and [ErrUnanswered] means that no answer came in time
 	Confirm  bool  // replicas must confirm its writes
 	Waiters  Waiters
+	Last     *Note // gets each failure, for callers who leave; nil if nobody may
 }
 
 // Waiters are callers who may leave while their command is under way. Once all have left, it is not repeated. Nil means

@@ -24,8 +24,9 @@ var (
 	ErrUnsent = fmt.Errorf("serial: Redis failed: %w", ErrNoAnswer)
 	// ErrUnanswered means that no answer came in time to a command that is sent at most once. It may have run.
 	ErrUnanswered = errors.New("serial: no answer in time to a command that cannot be repeated")
-	// errNoConnection means that no connection became free in time. Nothing was sent.
-	errNoConnection = fmt.Errorf("no connection became free in time: %w", redis.ErrPoolTimeout)
+	// errNoConnection means that no connection became free in time, and none could be made. Nothing was sent.
+	errNoConnection = fmt.Errorf("no connection became free or could be made in time: %w: %w", redis.ErrPoolTimeout,
+		os.ErrDeadlineExceeded)
 	// ErrEnded means that a hook of the client ended a goroutine.
 	ErrEnded = errors.New("serial: the goroutine of a command was ended from outside")
 )
@@ -44,12 +45,22 @@ func EndOf(ctx context.Context) error {
 
 // GaveUp returns the error of a call whose context ended with end. note holds the failure of the previous attempt.
 func GaveUp(end error, note *Note) error {
-	err := fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end)
-	if failure := note.Load(); failure != nil {
-		err = fmt.Errorf("%w; before that: %w", err, describe(Foreign(*failure)))
+	return After(note, fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end))
+}
+
+// After returns err, the error of a call that gave up, with the failure in note, unless there is none or err has an
+// earlier failure already.
+func After(note *Note, err error) error {
+	if failure := note.Load(); failure != nil && !errors.As(err, new(afterError)) {
+		return afterError{fmt.Errorf("%w; before that: %w", err, describe(Foreign(*failure)))}
 	}
 	return err
 }
+
+// An afterError has the failure before the error that ended the call.
+type afterError struct{ error }
+
+func (e afterError) Unwrap() error { return e.error }
 
 // Foreign hides that an error from go-redis, redsync or our own time limits comes from a context, because that context
 // is not the caller's. The error still matches everything else.
@@ -71,6 +82,15 @@ func (e foreignError) Is(target error) bool {
 }
 
 func (e foreignError) As(target any) bool { return errors.As(e.cause, target) }
+
+// noConnection returns errNoConnection if err, the error of a command, shows that within has ended before the command
+// had a connection: go-redis returns a context's error only until then.
+func noConnection(within context.Context, err error) error {
+	if end := within.Err(); end != nil && errors.Is(err, end) && !errors.As(err, new(*net.OpError)) {
+		return errNoConnection
+	}
+	return nil
+}
 
 // isTimeout reports whether a time limit of ours ended a command.
 func isTimeout(err error) bool {
@@ -119,7 +139,7 @@ const (
 func describe(err error) error {
 	if reply, ok := errors.AsType[redis.Error](err); ok {
 		for _, r := range refusals {
-			if strings.Contains(reply.Error(), r.text) {
+			if strings.Contains(reply.Error(), r.text) && !strings.Contains(err.Error(), r.means) {
 				return fmt.Errorf("%w; %s", err, r.means)
 			}
 		}
@@ -148,7 +168,7 @@ func Transient(err error) bool {
 // Unsent reports whether the script did not run: the server said so, or there was no connection or no time to send it.
 func Unsent(err error) bool {
 	refusals := []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT", "LOADING", "MASTERDOWN",
-		"BUSY", "NOAUTH", "NOPERM"}
+		"BUSY", "NOAUTH", "NOPERM", "WRONGPASS", "TIME", "OOM", "MISCONF", "NOREPLICAS"}
 	network, _ := errors.AsType[*net.OpError](err)
 	return slices.ContainsFunc(refusals, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) }) ||
 		redis.IsReadOnlyError(err) || // in Redis 6.2, READONLY is inside a script's error

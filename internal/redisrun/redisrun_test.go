@@ -259,10 +259,25 @@ func TestUnreachable(t *testing.T) {
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "serial: Redis failed: ")
 
+		reply, err := x.run(t.Context(), r, once("k"), nil)
+		require.True(t, redisrun.IsOutage(err))
+		require.ErrorIs(t, err, redis.ErrPoolTimeout)
+		for _, attempt := range reply.Unanswered {
+			require.True(t, redisrun.Unsent(errOf(attempt.Wait())), "it had no connection")
+		}
+		x.hang.Store(false)
+		require.NoError(t, errOf(x.run(t.Context(), r, command("k"), nil)))
+		x.setHook(func(_ context.Context, next func() error) error {
+			err := next()
+			x.hang.Store(true)
+			time.Sleep(budget.Answers)
+			return err
+		})
 		x.names()
 		_, err = x.run(t.Context(), r, once("k"), nil)
 		require.Equal(t, redisrun.ErrUnanswered, err)
 		require.Len(t, x.names(), 1)
+		x.setHook(nil)
 
 		var used budget.Budget
 		err = errOf(r.Run(t.Context(), &used, x.node, command("k"), nil))
@@ -272,7 +287,7 @@ func TestUnreachable(t *testing.T) {
 		var before redisrun.Note
 		failure := io.EOF
 		before.Store(&failure)
-		reply, err := r.Run(t.Context(), &used, x.node, command("k"), &before)
+		reply, err = r.Run(t.Context(), &used, x.node, command("k"), &before)
 		require.True(t, redisrun.IsOutage(err), "the previous attempt was sent")
 		require.Empty(t, reply.Unanswered, "this attempt was not sent")
 		synctest.Wait()

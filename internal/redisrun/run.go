@@ -96,7 +96,12 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 			return reply, GaveUp(end, note)
 		}
 		failure := err // keeps err itself off the heap
-		note.Store(&failure)
+		if c.Last != nil {
+			c.Last.Store(&failure)
+		}
+		if before := note.Load(); before == nil || !isTimeout(err) { // what was refused says more than silence
+			note.Store(&failure)
+		}
 		if !final && isTimeout(err) {
 			// Our own time limit. Either Redis is unreachable, or this process was suspended for some seconds: one more
 			// quick attempt shows which.
@@ -110,7 +115,11 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 			if ctx.Err() != nil {
 				return reply, GaveUp(ctx.Err(), note)
 			}
-			return reply, Failed("Redis", err, late)
+			failed := Failed("Redis", err, late)
+			if isTimeout(err) && !isTimeout(*note.Load()) {
+				failed = After(note, failed)
+			}
+			return reply, failed
 		}
 	}
 }
@@ -162,14 +171,14 @@ func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit ti
 		node.hasIdle(confirm || len(commands) > 1) {
 		within := r.connectWithin(ctx, reply.Sent, limit-r.readTimeout)
 		reply.Unconfirmed = r.process(within, node, confirm, commands)
-		if within.Err() != nil && errors.Is(commands[0].Err(), context.DeadlineExceeded) {
-			err = errNoConnection // others have taken the idle connections
-		}
+		err = noConnection(within, commands[0].Err()) // others have taken the idle connections
 	} else {
-		within, cancel := context.WithTimeout(ctx, limit)
+		// It ends a little sooner, so that go-redis can say that there was no connection.
+		within, cancel := context.WithTimeout(ctx, limit-limit/20)
 		answer = Begin(func() (unconfirmed, err error) {
 			defer cancel()
-			return r.process(within, node, confirm, commands), nil
+			unconfirmed = r.process(within, node, confirm, commands)
+			return unconfirmed, noConnection(within, commands[0].Err())
 		})
 		reply.Unconfirmed, err, over = answer.Wait(ctx, limit)
 	}
@@ -180,6 +189,9 @@ func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit ti
 	} else if err == ErrNoAnswer {
 		reply.Unconfirmed, err, over = answer.Wait(ctx, NoLimit)
 		reply.Received = time.Now()
+		if err == errNoConnection { // or a hook that always hangs would be called for ever
+			b.Spend(limit, limit)
+		}
 	}
 	if !over {
 		detached = &detachedAttempt{over: make(chan struct{})}
