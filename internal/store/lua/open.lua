@@ -96,7 +96,7 @@ if request and n > 0 then redis.call('SET', request, '', 'XX') end -- fails if i
 -- If the record does not know the period, it begins at the caller's start, unless lower sequences were used.
 if state ~= 'same' and state ~= 'ahead' and not known(label) then
   local start, seen = ARGV[8] + 0, math.max(last or 0, floor or 0, highWater)
-  noteStart(label, 0 < seen and seen < start and 0 or start, lastOpened(begins))
+  noteStart(label, not unused and 0 < seen and seen < start and 0 or start, lastOpened(begins))
 end
 if id then
   local copy = issued == last and held or plain(issued)
