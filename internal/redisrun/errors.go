@@ -48,10 +48,11 @@ func GaveUp(end error, note *Note) error {
 	return After(note, fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end))
 }
 
-// After returns err, the error of a call that gave up, with the failure in note, unless there is none or err has an
-// earlier failure already.
+// After returns err, the error of a call that gave up, with the failure in note, unless there is none, err has it, or
+// err has an earlier failure already.
 func After(note *Note, err error) error {
-	if failure := note.Load(); failure != nil && !errors.As(err, new(afterError)) {
+	if failure := note.Load(); failure != nil && !strings.Contains(err.Error(), (*failure).Error()) &&
+		!errors.As(err, new(afterError)) {
 		return afterError{fmt.Errorf("%w; before that: %w", err, describe(Foreign(*failure)))}
 	}
 	return err
