@@ -806,3 +806,36 @@ func TestRefusalBeforeTheDeadline(t *testing.T) {
 		})
 	}
 }
+
+// One of two proxies in front of the server answers slowly, though within the client's read timeout. A call without a
+// deadline ends in its ten seconds, whichever proxy its connections lead to.
+func TestOneOfTwoProxiesIsSlow(t *testing.T) {
+	t.Skip("until one deadline replaces the detection of suspended processes")
+	for _, delay := range []time.Duration{2400 * time.Millisecond, 2700 * time.Millisecond, 2900 * time.Millisecond} {
+		for _, first := range []int64{0, 1} { // the proxy of the first connection
+			for _, ledger := range []bool{false, true} {
+				t.Run(fmt.Sprint(delay, first, ledger), func(t *testing.T) {
+					inBubble(t, func(t *testing.T, m *simulation) {
+						var proxies [2]line
+						proxies[0].slow(delay)
+						clients := []*redis.Client{proxies[0].client(m, 0), proxies[1].client(m, 0)}
+						var dialled atomic.Int64
+						dialled.Store(first)
+						o := *clients[0].Options()
+						o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+							return clients[dialled.Add(1)%2].Options().Dialer(ctx, network, addr)
+						}
+						rdb := closing(t, redis.NewClient(&o))
+						gen := newGenerator(t, rdb, append(ledgerIf(ledger, 1), serial.WithLocation(time.UTC))...)
+						for i := range 6 {
+							began := time.Now()
+							_, err := gen.Next(context.Background(), fmt.Sprint("T", i/2))
+							require.LessOrEqual(t, time.Since(began), inTime, "call %d: %v", i, err)
+						}
+						time.Sleep(time.Minute)
+					})
+				})
+			}
+		}
+	}
+}
