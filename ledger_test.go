@@ -997,3 +997,33 @@ func TestStormOnOneConnection(t *testing.T) {
 	}
 	require.ElementsMatch(t, want, got)
 }
+
+// A template prints seconds, and one step takes longer than a second: a command, or the ledger itself. The block that
+// was set aside belongs to the day, so it is installed in another second, and no other block is set aside.
+func TestBlockOutlastsItsSecond(t *testing.T) {
+	t.Skip("until a block belongs to its period instead of the second in which it was set aside")
+	const slow = 1200 * time.Millisecond
+	for step := range 8 { // 0 is the ledger
+		inBubble(t, func(t *testing.T, m *simulation) {
+			l, sent := new(spyLedger), 0
+			if step == 0 {
+				l.before(func(serial.Reservation) error { time.Sleep(slow); return nil })
+			}
+			rdb := m.Client(everyCall(func(cmds []redis.Cmder, send func() error) error {
+				if sent++; sent == step {
+					time.Sleep(slow)
+				}
+				return send()
+			}))
+			gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithLedger(l, 10),
+				serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq:4}"))
+			for seq := range int64(10) {
+				requireSeq(t, seq+1, "step %d", step)(gen.NextNumber(context.Background(), "IS"))
+				require.Len(t, l.reservations(), 1, "step %d", step)
+			}
+			sent = 0
+			requireSeq(t, 11, "step %d", step)(gen.NextNumber(context.Background(), "IS"))
+			require.Len(t, l.reservations(), 2, "step %d", step)
+		})
+	}
+}
