@@ -19,6 +19,7 @@ type periodView struct {
 	Series *Series
 	Period span
 	Reach  string // how far the numbers of the series go
+	Start  int64  // first sequence of the period, 0 if it is 1
 	Issued int64
 	Range  string // numbers issued; "" if there are none, or if the first and the last say nothing
 	Totals string // for the signature
@@ -88,7 +89,7 @@ func newPeriodView(numbers printer, a *audit, mayExplain bool) *periodView {
 		v.Range = numbers.ranged(serial.Range{First: r.First, Last: r.Last})
 	}
 	if r.First > 1 {
-		v.Reach = strings.TrimSpace(v.Reach + " Numbers of this period start at sequence " + count(r.First) + ".")
+		v.Start = r.First
 	}
 	for _, e := range r.Explained {
 		v.Explained = append(v.Explained, numbers.line(numbers.ranged(e.Range), &e.Explanation))
