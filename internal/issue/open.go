@@ -19,7 +19,9 @@ import (
 func (c *Call) Open(ctx context.Context, n int, locked Outcome) Outcome {
 	steady, lock := context.WithoutCancel(ctx), locked.Held.Lock
 	o := &opening{call: c, held: locked.Held, missing: locked.Reply}
-	c.noteFailures()
+	if c.session.Last == nil { // without a lock
+		c.noteFailures(new(redisrun.Note))
+	}
 	if lock == nil {
 		return await(ctx, c, n, redisrun.Begin(func() (Outcome, error) { return o.openAlone(steady, n), nil }))
 	}

@@ -36,7 +36,7 @@ const (
 // Raise lifts the counter of the current period to seq, for an operator. A takeover also gives the series to this
 // process. If the caller leaves after the state of the period is known, Raise continues without it.
 func (c *Call) Raise(ctx context.Context, purpose Purpose, seq int64) error {
-	c.noteFailures()
+	c.noteFailures(new(redisrun.Note))
 	for {
 		out := await(ctx, c, 0, redisrun.Begin(func() (Outcome, error) {
 			o := &opening{call: c, seq: seq}

@@ -37,15 +37,18 @@ func (c *Call) startFlight(span *exchange.Span) (others *flight) {
 	if others, found := c.issuer.flights.LoadOrStore(started.key, started); found {
 		return others.(*flight)
 	}
-	c.flight, c.session.Last = started, &started.last
+	c.flight = started
+	c.noteFailures(&started.last)
 	return nil
 }
 
-// noteFailures has the failures of later steps noted, so that the caller can name them if it leaves.
-func (c *Call) noteFailures() {
-	if c.session.Last == nil {
-		c.session.Last = new(redisrun.Note)
+// noteFailures has the last failure of later steps noted, so that the caller can name it if it leaves. The last failure
+// so far stays until there is another one.
+func (c *Call) noteFailures(last *redisrun.Note) {
+	if before := c.session.Last; before != nil {
+		last.CompareAndSwap(nil, before.Load())
 	}
+	c.session.Last = last
 }
 
 // GaveUp returns a call's error err. If the call gave up, the error has the last failure before that.
@@ -83,7 +86,7 @@ func (c *Call) noteOthers() {
 // ctx has no deadline. Time for which that caller waits for servers is charged to this call too.
 func (f *flight) wait(ctx context.Context, c *Call) Outcome {
 	b := &c.session.Budget
-	c.session.Last = &f.last
+	c.noteFailures(&f.last)
 	for others := f.others.Load(); b.Wait() > 0; {
 		if b.Answer() <= 0 {
 			return Outcome{Err: redisrun.ErrUnsent}
