@@ -1,0 +1,55 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// This file waits for goroutines, and for time to pass.
+
+// Await runs f in its own goroutine, and returns its results. If ctx ends first, the error is ctx's and over is false: f
+// then continues by itself, and late, unless nil, gets its results. So exactly one of the caller and late gets them. If f
+// panics, so does Await. If f ends its goroutine, or panics after Await has returned, the error is [ErrEnded].
+func Await[T any](ctx context.Context, f func() (T, error), late func(T, error)) (v T, over bool, err error) {
+	type result struct {
+		value    T
+		err      error
+		panicked any
+	}
+	results, left := make(chan result), make(chan struct{})
+	go func() {
+		r := result{err: ErrEnded}
+		defer func() {
+			r.panicked = recover()
+			select {
+			case results <- r:
+			case <-left:
+				if late != nil {
+					late(r.value, r.err)
+				}
+			}
+		}()
+		r.value, r.err = f()
+	}()
+	select {
+	case r := <-results:
+		if r.panicked != nil {
+			panic(r.panicked)
+		}
+		return r.value, true, r.err
+	case <-ctx.Done():
+		close(left)
+		return v, false, ctx.Err()
+	}
+}
+
+// Sleep waits for d, or returns the context's error as soon as the context ends.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("serial: gave up waiting: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,78 @@
+package wire_test
+
+import (
+	"context"
+	"io"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/race"
+	"github.com/dailyserial/serial/internal/wire"
+)
+
+func TestAwait(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
+		v, over, err := wire.Await(t.Context(), func() (int, error) { return 7, io.EOF }, nil)
+		require.Equal(t, 7, v)
+		require.True(t, over)
+		require.Equal(t, io.EOF, err)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		late := 0
+		start := time.Now()
+		_, over, err = wire.Await(ctx, func() (int, error) {
+			time.Sleep(time.Minute)
+			return 8, io.EOF
+		}, func(v int, err error) {
+			require.Equal(t, io.EOF, err)
+			late = v
+		})
+		require.Equal(t, context.DeadlineExceeded, err)
+		require.False(t, over)
+		require.Equal(t, time.Second, time.Since(start))
+		require.Zero(t, late)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, 8, late, "it continues by itself")
+
+		require.PanicsWithValue(t, "f", func() {
+			_, _, _ = wire.Await(t.Context(), func() (int, error) { panic("f") }, nil)
+		})
+		_, _, err = wire.Await(t.Context(), func() (int, error) { runtime.Goexit(); return 0, nil }, nil)
+		require.Equal(t, wire.ErrEnded, err)
+	})
+}
+
+// Exactly one of the caller and late gets the result, also if the context ends at the same moment.
+func TestAwaitOrLate(t *testing.T) {
+	for range 1000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		go cancel()
+		late := make(chan int, 1)
+		v, over, _ := wire.Await(ctx, func() (int, error) { return 7, nil }, func(v int, _ error) { late <- v })
+		if !over {
+			v = <-late
+		}
+		require.Equal(t, 7, v)
+		require.Empty(t, late)
+	}
+}
+
+func TestSleep(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
+		start := time.Now()
+		require.NoError(t, wire.Sleep(t.Context(), time.Second))
+		require.Equal(t, time.Second, time.Since(start))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := wire.Sleep(ctx, time.Hour)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "serial: gave up waiting: ")
+		require.Equal(t, 2*time.Second, time.Since(start))
+	})
+}

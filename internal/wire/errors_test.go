@@ -1,0 +1,110 @@
+package wire_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/wire"
+)
+
+func TestForeign(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	cause := &net.OpError{Op: "dial", Err: ctx.Err()}
+	err := fmt.Errorf("wrapped: %w", wire.Foreign(cause))
+	require.NotErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, cause)
+	var network *net.OpError
+	require.ErrorAs(t, err, &network)
+	require.ErrorContains(t, err, "context canceled")
+	require.Equal(t, io.EOF, wire.Foreign(io.EOF))
+}
+
+// A deadline that has passed counts even if the context's timer has not fired yet.
+func TestEndOf(t *testing.T) {
+	require.NoError(t, wire.EndOf(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Equal(t, context.Canceled, wire.EndOf(ctx))
+	require.NoError(t, wire.EndOf(untilThen{t.Context(), time.Now().Add(time.Hour)}))
+	require.Equal(t, context.DeadlineExceeded, wire.EndOf(untilThen{t.Context(), time.Now().Add(-time.Microsecond)}))
+}
+
+// untilThen is a context whose timer never fires.
+type untilThen struct {
+	context.Context
+	then time.Time
+}
+
+func (c untilThen) Deadline() (time.Time, bool) { return c.then, true }
+
+func TestGaveUp(t *testing.T) {
+	err := wire.GaveUp(context.Canceled, nil)
+	require.EqualError(t, err, "serial: gave up waiting for Redis, where the command may have run: context canceled")
+	before := context.DeadlineExceeded
+	err = wire.GaveUp(context.Canceled, &before)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotErrorIs(t, err, context.DeadlineExceeded, "that is not the caller's")
+	require.ErrorContains(t, err, "; before that: context deadline exceeded")
+}
+
+func TestFailed(t *testing.T) {
+	require.Equal(t, wire.ErrUnsent, wire.Failed("Redis", wire.ErrUnsent))
+	require.False(t, wire.IsOutage(wire.ErrUnsent), "it says nothing about the server")
+	err := wire.Failed("the lock servers", io.EOF)
+	require.EqualError(t, err, "serial: the lock servers failed: EOF")
+	require.True(t, wire.IsOutage(fmt.Errorf("wrapped: %w", err)))
+	require.ErrorIs(t, err, io.EOF)
+}
+
+// An error that ends long after the deadline asks whether the process was suspended.
+func TestLate(t *testing.T) {
+	err := errors.New("failed")
+	require.Equal(t, err, wire.Late(err, time.Now().Add(-time.Second/2)))
+	late := wire.Late(err, time.Now().Add(-2*time.Second))
+	require.ErrorIs(t, late, err)
+	require.Regexp(t, `^failed \(the call ended at [0-9:.]{12}, although its deadline was [0-9:.]{12}: `+
+		`was this process suspended\?\)$`, late.Error())
+}
+
+func TestUnsentAndTransient(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: io.EOF}
+	reset := &net.OpError{Op: "read", Err: io.EOF}
+	for _, c := range []struct {
+		err               error
+		unsent, transient bool
+	}{
+		{refusal("NOSCRIPT No matching script."), true, false},
+		{refusal("MOVED 1 127.0.0.1:1"), true, false},
+		{refusal(tryAgain), true, true},
+		{refusal(loading), true, true},
+		{refusal("BUSY Redis is busy running a script."), true, false},
+		{refusal("NOPERM"), true, false},
+		{refusal("ERR Error running script: -READONLY You can't write against a read only replica."), true, true},
+		{refusal("WRONGTYPE Operation against a key"), false, false},
+		{refusal("OOM command not allowed"), true, false},
+		{redis.ErrPoolTimeout, true, true},
+		{refused, true, true},
+		{reset, false, true},
+		{io.EOF, false, true},
+		{wire.ErrUnsent, true, true},
+		{context.DeadlineExceeded, false, true},
+	} {
+		require.Equal(t, c.unsent, wire.Unsent(c.err), "%v", c.err)
+		require.Equal(t, c.transient, wire.Transient(c.err), "%v", c.err)
+	}
+}
+
+// A refusal comes from a server.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}

@@ -1,0 +1,20 @@
+package wire
+
+// Used by tests only.
+const (
+	ManyWaiting      = manyWaiting
+	MostInFlight     = mostInFlight
+	StallInterval    = stallInterval
+	TogetherMost     = togetherMost
+	TogetherInMemory = togetherInMemory
+)
+
+// Idle reports whether nothing waits, is in flight or runs, and nothing is kept for any item.
+func (n *Node) Idle() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.armed && n.waiting == nil && n.Waiting.Load() == 0 && len(n.open)+len(n.inFlight)+n.busy == 0
+}
+
+// Together returns the most items in a pipeline.
+func (n *Node) Together() int { return n.together }

@@ -1,0 +1,563 @@
+package wire_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/race"
+	"github.com/dailyserial/serial/internal/wire"
+)
+
+// Callers who arrive while a pipeline is in flight share the next one, in their order of arrival.
+func TestCallersMerge(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		answer, release := x.hold()
+		x.queue(t, "first")
+		var all sync.WaitGroup
+		items := make([]*wire.Item, 10)
+		for i := range items {
+			all.Go(func() {
+				item, place, err := x.Do(t.Context(), x.node, newCall("k", "merge").Item)
+				require.NoError(t, err)
+				require.Equal(t, i, place)
+				items[i] = item
+			})
+			synctest.Wait()
+		}
+		require.Equal(t, []string{"evalsha:first"}, x.arrived())
+		all.Go(func() {
+			item, place, err := x.Join(t.Context(), x.node, wire.Merge{Name: "merge"}, time.Now().Add(timeLimit))
+			require.NoError(t, err)
+			require.Equal(t, 10, place)
+			require.EqualValues(t, 11, item.Result.Value)
+		})
+		item, _, err := x.Join(t.Context(), x.node, wire.Merge{Name: "other"}, time.Now().Add(timeLimit))
+		require.NoError(t, err)
+		require.Nil(t, item)
+		synctest.Wait()
+		answer()
+		require.Equal(t, []string{"evalsha:k"}, x.arrived())
+		second := newCall("k", "merge")
+		all.Go(func() {
+			item, place, err := x.Do(t.Context(), x.node, second.Item)
+			require.NoError(t, err)
+			require.Same(t, second.Item, item, "the first item is in flight")
+			require.Zero(t, place)
+		})
+		synctest.Wait()
+		release()
+		all.Wait()
+		require.Equal(t, 11, items[0].N)
+		require.EqualValues(t, 12, second.Result.Value)
+		for _, item := range items {
+			require.Same(t, items[0], item)
+		}
+	})
+}
+
+// However many callers come, alone or with others, each has a number of its own and none is left over.
+func TestExactParts(t *testing.T) {
+	const callers, each, counters = 300, 20, 3
+	x := newFixture(t)
+	var mu sync.Mutex
+	var got [counters][]int
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			ctx := t.Context()
+			if i%2 == 0 {
+				ctx = context.Background()
+			}
+			for j := range each {
+				k := (i + j) % counters
+				n, err := x.next(ctx, fmt.Sprint("k", k))
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				got[k] = append(got[k], n)
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	total := 0
+	for k := range counters {
+		slices.Sort(got[k])
+		for i, n := range got[k] {
+			require.Equal(t, i+1, n)
+		}
+		total += len(got[k])
+	}
+	require.Equal(t, callers*each, total)
+}
+
+// requireShared requires that ten goroutines on one thread share the pipelines of a hundred rounds: one a round. On a
+// busy machine, the scheduler may interrupt any of them, so it takes the best of several tries.
+func requireShared(t *testing.T, call func(x *fixture, caller, round int)) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const rounds = 100
+	least := math.MaxInt
+	for tries := 0; tries < 20 && least >= rounds*3/2; tries++ {
+		x := newFixture(t)
+		x.script(increment)
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() {
+				for round := range rounds {
+					call(x, i, round)
+				}
+			})
+		}
+		all.Wait()
+		least = min(least, len(x.arrived()))
+	}
+	require.Less(t, least, rounds*3/2)
+}
+
+// Callers who were just answered and call again share the next pipeline, even if some take a little longer.
+func TestAnsweredCallersShare(t *testing.T) {
+	requireShared(t, func(x *fixture, caller, _ int) {
+		for range caller % 3 {
+			runtime.Gosched()
+		}
+		_, err := x.next(t.Context(), "k")
+		require.NoError(t, err)
+	})
+}
+
+// Items of different keys share a pipeline, up to its capacity, in the order in which they began. A real connection
+// has a greater capacity than one in memory, of which nothing is known.
+func TestItemsTravelTogether(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		answer, release := x.hold()
+		x.queue(t, "first")
+		x.queue(t, keys(10)...)
+		require.Equal(t, 4, wire.TogetherInMemory)
+		x.arrived()
+		for _, want := range []string{
+			"evalsha:k0 evalsha:k1 evalsha:k2 evalsha:k3", "evalsha:k4 evalsha:k5 evalsha:k6 evalsha:k7",
+			"evalsha:k8 evalsha:k9",
+		} {
+			answer()
+			require.Equal(t, []string{want}, x.arrived())
+		}
+		release()
+	})
+	for _, client := range []*redis.Client{
+		redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}),
+		redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}}),
+	} {
+		defer client.Close()
+		c := wire.New(client, wire.Replicas{}, func() any { return nil })
+		require.Equal(t, wire.TogetherMost, c.Node(t.Context(), "").Together())
+	}
+}
+
+// Nobody overtakes waiting items, even if a place is free.
+func TestNobodyOvertakes(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.trip(t, time.Millisecond) // allows several pipelines
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				_, err := x.next(context.Background(), fmt.Sprintf("%02d", i))
+				require.NoError(t, err)
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		got := strings.Fields(strings.Join(x.arrived(), " "))
+		require.True(t, slices.IsSorted(got), "%v", got)
+	})
+}
+
+// The number of pipelines in flight follows from the minimum round trip, and from how many callers wait.
+func TestInFlight(t *testing.T) {
+	const µs, ms = time.Microsecond, time.Millisecond
+	for _, c := range []struct {
+		trips []time.Duration
+		limit int
+	}{
+		{nil, 1}, {[]time.Duration{249 * µs}, 1}, {[]time.Duration{250 * µs}, 2}, {[]time.Duration{ms}, 5},
+		{[]time.Duration{100 * ms}, wire.MostInFlight - 1}, {[]time.Duration{100 * ms, 600 * µs, 100 * ms}, 3},
+	} {
+		inBubble(t, func(t *testing.T, x *fixture) {
+			for _, d := range c.trips {
+				x.trip(t, d)
+			}
+			if c.trips == nil {
+				x.script(increment)
+			}
+			_, release := x.hold()
+			x.queue(t, keys(20)...)
+			require.Equal(t, c.limit, x.count(), "%v", c.trips)
+			x.queue(t, keys(wire.ManyWaiting-20+c.limit-1)...)
+			require.Equal(t, c.limit, x.count(), "%v", c.trips)
+			x.queue(t, "enough")
+			require.Equal(t, c.limit+1, x.count(), "enough callers wait")
+			release()
+		})
+	}
+}
+
+// The minimum round trip is the minimum of recent, answered calls.
+func TestMinimumRoundTrip(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.trip(t, 600*time.Microsecond)
+		for range 1000 {
+			x.trip(t, time.Millisecond)
+		}
+		_, release := x.hold()
+		x.queue(t, keys(10)...)
+		require.Equal(t, 5, x.count())
+		release()
+	})
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.trip(t, 600*time.Microsecond)
+		x.set(func() { x.on = func([]string) any { return errors.New("ERR refused") } })
+		for _, ctx := range []context.Context{context.Background(), t.Context()} {
+			_, err := x.next(ctx, "k")
+			require.Error(t, err)
+		}
+		x.set(func() { x.on = nil })
+		x.arrived()
+		_, release := x.hold()
+		x.queue(t, keys(10)...)
+		require.Equal(t, 3, x.count(), "a refusal is no round trip")
+		release()
+	})
+}
+
+// A stalled pipeline delays the others for only a few milliseconds. However many stall, at most one pipeline is added
+// per interval, and stalled ones that return in the end do not count twice.
+func TestStalled(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.trip(t, 200*time.Microsecond)
+		answer, release := x.hold()
+		start := time.Now()
+		// The first stalls after 5 ms and 10 round trips, and gives its place to the next one when that comes.
+		want := []time.Duration{0, 17 * time.Millisecond}
+		for len(want) < 21 {
+			want = append(want, want[len(want)-1]+wire.StallInterval)
+		}
+		for time.Since(start) < time.Second {
+			x.queue(t, "k") // three wait for each pipeline, which has room for four
+			time.Sleep(17 * time.Millisecond)
+		}
+		var began []time.Duration
+		for _, at := range x.times {
+			began = append(began, at.Sub(start))
+		}
+		require.Equal(t, want, began)
+		for range len(began) - 1 {
+			answer()
+			require.Equal(t, len(began), x.count(), "only the last one holds a place")
+		}
+		answer()
+		require.Greater(t, x.count(), len(began))
+		release()
+	})
+}
+
+// While a server hangs for long, pipelines leave connections for the time when it answers again.
+func TestStalledForLong(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		_, release := x.hold()
+		for range 30 { // for three seconds
+			x.queue(t, "k")
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.Greater(t, x.count(), 10)
+		require.Less(t, x.count(), 17)
+		release()
+	}, func(opt *redis.Options, _ *wire.Replicas) { opt.PoolSize = 20 })
+}
+
+// The oldest pipeline gives up its place, and the others keep theirs.
+func TestOldestStalls(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.trip(t, 300*time.Microsecond)
+		answer, release := x.hold()
+		x.queue(t, "first")
+		time.Sleep(5 * time.Millisecond)
+		x.queue(t, "second", "third")
+		require.Equal(t, 2, x.count())
+		time.Sleep(4 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, 3, x.count(), "the first has stalled")
+		x.queue(t, "fourth")
+		answer()
+		require.Equal(t, 3, x.count())
+		answer()
+		require.Equal(t, 4, x.count())
+		release()
+	})
+}
+
+// A pipeline that is answered in time keeps its place, however long others must wait.
+func TestLongQueue(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.trip(t, 100*time.Microsecond)
+		answer, release := x.hold()
+		x.queue(t, keys(31)...) // fewer than ManyWaiting wait
+		for i := range 7 {
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			require.Equal(t, i+1, x.count())
+			answer()
+		}
+		release()
+	})
+}
+
+// A server that hangs empties the queue: each item ends at its deadline, and is never sent.
+func TestDeadlineInQueue(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		_, release := x.hold()
+		var waits sync.WaitGroup
+		start := time.Now()
+		var calls []*call
+		for _, key := range keys(100) {
+			c := newCall(key, "")
+			c.Deadline = start.Add(time.Second)
+			calls = append(calls, c)
+			waits.Go(func() {
+				_, err := x.do(context.Background(), c)
+				require.ErrorIs(t, err, wire.ErrNoAnswer)
+				require.LessOrEqual(t, time.Since(start), time.Second)
+			})
+		}
+		waits.Wait()
+		time.Sleep(wire.StallInterval)
+		synctest.Wait()
+		sent := 0
+		for _, p := range x.arrived() {
+			sent += len(strings.Fields(p))
+		}
+		ended := 0
+		for _, c := range calls {
+			if c.done.Load() == 1 {
+				require.Equal(t, wire.ErrUnsent, c.Result.Err)
+				require.Len(t, c.leftPlaces(), 1)
+				ended++
+			}
+		}
+		require.Equal(t, len(calls), ended+sent)
+		require.NotZero(t, ended)
+		time.Sleep(time.Minute)
+		require.Empty(t, x.arrived())
+		release()
+	})
+}
+
+// An item is not sent after its deadline, even if nobody has noticed that it has passed.
+func TestDeadlineOfAForgottenItem(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		_, release := x.hold()
+		x.queue(t, "first")
+		forgotten := newCall("forgotten", "")
+		forgotten.Deadline = time.Now().Add(time.Millisecond)
+		x.Start(t.Context(), x.node, forgotten.Item)
+		x.queue(t, "behind")
+		time.Sleep(time.Millisecond)
+		release()
+		require.Equal(t, []string{"evalsha:first", "evalsha:behind"}, x.arrived())
+		require.Equal(t, wire.ErrUnsent, forgotten.Result.Err)
+	})
+}
+
+// A merged item lasts until the latest deadline, and each of its callers until its own.
+func TestMergedDeadlines(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		answer, release := x.hold()
+		x.queue(t, "first")
+		start := time.Now()
+		var all sync.WaitGroup
+		for _, limit := range []time.Duration{time.Millisecond, time.Hour} {
+			all.Go(func() {
+				c := newCall("k", "k")
+				c.Deadline = start.Add(limit)
+				n, err := x.do(context.Background(), c)
+				if limit == time.Hour {
+					require.NoError(t, err)
+					require.Equal(t, 2, n)
+				} else {
+					require.ErrorIs(t, err, wire.ErrNoAnswer)
+					require.Equal(t, limit, time.Since(start))
+				}
+			})
+			synctest.Wait()
+		}
+		time.Sleep(2 * time.Millisecond)
+		answer()
+		release()
+		all.Wait()
+	})
+}
+
+// An item whose callers have all left is not sent. One that has a caller is sent for all.
+func TestNobodyWaitsForAnItem(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.trip(t, 100*time.Millisecond)
+		_, release := x.hold()
+		x.queue(t, keys(wire.MostInFlight-1)...)
+		x.arrived()
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		left := newCall("left", "left")
+		stays := newCall("stays", "stays")
+		for _, c := range []*call{left, newCall("left", "left"), stays} {
+			all.Go(func() { require.ErrorIs(t, errOf(x.do(ctx, c)), context.Canceled) })
+			synctest.Wait()
+		}
+		all.Go(func() { require.NoError(t, errOf(x.next(t.Context(), "stays"))) })
+		synctest.Wait()
+		cancel()
+		time.Sleep(wire.StallInterval)
+		synctest.Wait()
+		require.Equal(t, wire.ErrUnsent, left.Result.Err)
+		require.ElementsMatch(t, []int{0, 1}, left.leftPlaces())
+		release()
+		all.Wait()
+		require.Equal(t, []string{"evalsha:stays"}, x.arrived())
+		require.Equal(t, 2, stays.N)
+		require.Equal(t, []int{0}, stays.leftPlaces())
+	})
+}
+
+// When the round trip turns out to be long, waiting items get the additional places at once.
+func TestMoreInFlightForThoseWhoWait(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.script(increment)
+		x.set(func() { x.delay = 4 * time.Millisecond }) // before the first one counts as stalled
+		x.queue(t, keys(30)...)
+		require.Equal(t, 1, x.count())
+		time.Sleep(5 * time.Millisecond)
+		x.set(func() { x.delay = 20 * time.Second })
+		time.Sleep(wire.StallInterval)
+		require.GreaterOrEqual(t, x.count(), 7)
+	})
+}
+
+// A hook that panics or ends its goroutine ends one pipeline, and the queue continues. The panic reaches its callers.
+func TestHooksThatBreak(t *testing.T) {
+	for name, harm := range map[string]func(){"panic": func() { panic("hook") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, x *fixture) {
+				x.warm(t)
+				harmed := false
+				x.redis.AddHook(hook(func(_ context.Context, cmds []redis.Cmder, next func() error) error {
+					if len(cmds) == 4 && !harmed {
+						harmed = true
+						_ = next()
+						harm()
+					}
+					return next()
+				}))
+				_, release := x.hold()
+				x.queue(t, "first")
+				var mu sync.Mutex
+				outcomes := map[any]int{}
+				var all sync.WaitGroup
+				for _, key := range keys(10) {
+					all.Go(func() {
+						c := newCall(key, "")
+						outcome := any("panicked before it was done")
+						defer func() {
+							if p := recover(); p != nil {
+								outcome = p
+							}
+							require.EqualValues(t, 1, c.done.Load())
+							if outcome != nil {
+								require.Equal(t, []error{wire.ErrEnded}, c.lostErrors())
+							}
+							mu.Lock()
+							defer mu.Unlock()
+							outcomes[outcome]++
+						}()
+						_, err := x.do(t.Context(), c)
+						outcome = err
+					})
+				}
+				synctest.Wait()
+				release()
+				all.Wait()
+				want := map[any]int{nil: 6, "hook": 4}
+				if name == "Goexit" {
+					want = map[any]int{nil: 6, wire.ErrEnded: 4}
+				}
+				require.Equal(t, want, outcomes)
+			})
+		})
+	}
+}
+
+// A hook that breaks the goroutine of a caller who sends by itself does not hold a place.
+func TestHookBreaksItsCaller(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		var harm func()
+		x.redis.AddHook(hook(func(_ context.Context, _ []redis.Cmder, next func() error) error {
+			if h := harm; h != nil {
+				harm = nil
+				h()
+			}
+			return next()
+		}))
+		harm = func() { panic("hook") }
+		c := newCall("k", "")
+		require.PanicsWithValue(t, "hook", func() { _, _ = x.do(context.Background(), c) })
+		require.EqualValues(t, 1, c.done.Load())
+		require.Equal(t, wire.ErrEnded, c.Result.Err)
+		require.Len(t, c.lostErrors(), 1)
+
+		harm = runtime.Goexit
+		c = newCall("k", "")
+		over := make(chan bool)
+		go func() {
+			defer close(over)
+			_, _ = x.do(context.Background(), c)
+		}()
+		<-over
+		require.EqualValues(t, 1, c.done.Load())
+		require.NoError(t, errOf(x.next(context.Background(), "k")))
+		time.Sleep(wire.StallInterval)
+		synctest.Wait()
+		require.True(t, x.node.Idle())
+	})
+}
+
+// An idle Node has no goroutine and no timer, whoever has used it.
+func TestNothingIsLeft(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
+		x := newFixture(t)
+		x.warm(t)
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() { require.NoError(t, errOf(x.next(t.Context(), fmt.Sprint(i)))) })
+		}
+		all.Wait()
+		time.Sleep(wire.StallInterval)
+		synctest.Wait()
+		require.True(t, x.node.Idle())
+	})
+}

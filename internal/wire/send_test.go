@@ -1,0 +1,513 @@
+package wire_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/wire"
+)
+
+const (
+	loading  = "LOADING Redis is loading the dataset in memory"
+	tryAgain = "TRYAGAIN Multiple keys request during rehashing of slot"
+)
+
+// contexts yields a context that cannot end, whose caller may send by itself, and one that can.
+func contexts(t *testing.T) iter.Seq2[int, context.Context] {
+	return func(yield func(int, context.Context) bool) {
+		for i, ctx := range []context.Context{context.Background(), t.Context()} {
+			synctest.Wait() // until earlier pipelines have given their places back
+			if !yield(i, ctx) {
+				return
+			}
+		}
+	}
+}
+
+// fail makes the server refuse the next scripts, one for each error, and answer the others.
+func (s *server) fail(errs ...error) {
+	s.set(func() {
+		s.on = func(cmd []string) any {
+			if len(errs) == 0 || !strings.HasPrefix(cmd[0], "eval") {
+				return nil
+			}
+			err := errs[0]
+			errs = errs[1:]
+			return err
+		}
+	})
+}
+
+// A script that the server does not know is sent whole by the first item of a pipeline that needs it.
+func TestUnknownScript(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		_, release := x.hold()
+		x.queue(t, "first")
+		calls := x.queue(t, keys(6)...)
+		release()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for _, c := range calls {
+			require.NoError(t, c.Result.Err)
+			require.EqualValues(t, 1, c.Result.Value)
+			require.NoError(t, c.Result.Earlier)
+			require.Empty(t, c.lostErrors())
+		}
+		require.Equal(t, []string{
+			"evalsha:first", "eval:first evalsha:k0 evalsha:k1 evalsha:k2", "evalsha:k3 evalsha:k4 evalsha:k5",
+		}, x.arrived())
+
+		x.set(func() { clear(x.scripts) }) // as a restart does
+		_, release = x.hold()
+		x.queue(t, "first")
+		x.queue(t, "k0", "k1", "k2")
+		release()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"evalsha:first", "eval:first evalsha:k0 evalsha:k1 evalsha:k2"}, x.arrived())
+		x.set(func() { clear(x.scripts) })
+		var all sync.WaitGroup
+		_, release = x.hold()
+		x.queue(t, "first")
+		x.fail(errors.New("OOM")) // the script is not stored
+		for _, key := range []string{"k0", "k1", "k2"} {
+			all.Go(func() {
+				_, err := x.next(t.Context(), key)
+				require.NoError(t, err)
+			})
+			synctest.Wait()
+		}
+		release()
+		all.Wait()
+	})
+}
+
+// A transient failure is repeated after a pause that doubles, as often as the client is configured.
+func TestRepeats(t *testing.T) {
+	for _, retries := range []int{-1, 3, 10} {
+		inBubble(t, func(t *testing.T, x *fixture) {
+			x.warm(t)
+			for _, ctx := range contexts(t) {
+				x.set(func() { x.on = func([]string) any { return errors.New(loading) } })
+				start := time.Now()
+				c := newCall("k", "")
+				_, err := x.do(ctx, c)
+				require.ErrorContains(t, err, "serial: Redis failed: "+loading)
+				require.Empty(t, c.lostErrors(), "it never ran")
+				require.EqualValues(t, 1, c.done.Load())
+				require.Equal(t, 1+max(retries, 0), len(x.arrived()))
+				least := time.Duration(0)
+				for i := range max(retries, 0) {
+					least += min(4*time.Millisecond<<i, 256*time.Millisecond)
+				}
+				require.GreaterOrEqual(t, time.Since(start), least)
+				require.LessOrEqual(t, time.Since(start), 2*least)
+
+				x.fail(errors.New(loading))
+				c = newCall("k", "")
+				_, err = x.do(ctx, c)
+				require.Equal(t, retries < 0, err != nil)
+				x.fail()
+				time.Sleep(50 * time.Millisecond)
+				require.NoError(t, errOf(x.next(ctx, "k")))
+				x.arrived()
+			}
+		}, func(opt *redis.Options, _ *wire.Replicas) { opt.MaxRetries = retries })
+	}
+}
+
+// A failure that may take many attempts to pass is repeated until the deadline, but not after it.
+func TestRepeatsUntilTheDeadline(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		for _, ctx := range contexts(t) {
+			x.set(func() { x.on = func([]string) any { return errors.New(tryAgain) } })
+			start := time.Now()
+			_, err := x.next(ctx, "k")
+			require.ErrorContains(t, err, tryAgain)
+			require.LessOrEqual(t, time.Since(start), timeLimit)
+			require.Greater(t, time.Since(start), timeLimit-time.Second)
+			require.Greater(t, x.count(), 15)
+			x.fail()
+			require.NoError(t, errOf(x.next(ctx, "k")))
+		}
+	})
+}
+
+func TestLostAnswer(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		want := 0
+		for _, ctx := range contexts(t) {
+			x.set(func() { x.loseAnswer = true })
+			c := newCall("k", "")
+			n, err := x.do(ctx, c)
+			require.NoError(t, err)
+			want += 2
+			require.Equal(t, want, n, "it ran twice")
+			require.ErrorIs(t, c.Result.Earlier, io.EOF)
+			require.Len(t, c.lostErrors(), 1)
+			require.EqualValues(t, 1, c.done.Load())
+
+			x.set(func() { x.loseAnswer = true })
+			c = newCall("k", "")
+			c.Repeat = wire.IfUnsent
+			_, err = x.do(ctx, c)
+			want++
+			require.ErrorIs(t, err, io.EOF)
+			require.True(t, wire.IsOutage(fmt.Errorf("wrapped: %w", err)))
+			require.Len(t, c.lostErrors(), 1)
+			require.NoError(t, c.Result.Earlier)
+			require.Equal(t, want, x.counter("k"))
+		}
+	})
+}
+
+// In a pipeline whose answers are lost, each item is repeated or not as it says, and has its own result.
+func TestLostPipeline(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		answer, release := x.hold()
+		x.queue(t, "first")
+		a, b := newCall("a", ""), newCall("b", "")
+		a.Repeat = wire.IfUnsent
+		for _, c := range []*call{a, b} {
+			x.Start(t.Context(), x.node, c.Item)
+		}
+		answer()
+		require.Equal(t, []string{"evalsha:first", "evalsha:a evalsha:b"}, x.arrived())
+		release()
+		x.set(func() { x.loseAnswer = true })
+		require.NoError(t, a.Wait(t.Context()))
+		require.NoError(t, b.Wait(t.Context()))
+		require.NoError(t, a.Result.Err)
+
+		_, release = x.hold()
+		x.queue(t, "first")
+		a, b = newCall("a", ""), newCall("b", "")
+		a.Repeat = wire.IfUnsent
+		for _, c := range []*call{a, b} {
+			x.Start(t.Context(), x.node, c.Item)
+		}
+		x.set(func() {
+			n := 0
+			x.on = func([]string) any { // for the second command of the pipeline
+				if n++; n == 2 {
+					x.loseAnswer = true
+				}
+				return nil
+			}
+		})
+		release()
+		require.NoError(t, a.Wait(t.Context()))
+		require.NoError(t, b.Wait(t.Context()))
+		require.ErrorIs(t, a.Result.Err, io.EOF)
+		require.NoError(t, b.Result.Err)
+		require.ErrorIs(t, b.Result.Earlier, io.EOF)
+		require.Equal(t, 2, x.counter("a"))
+		require.Equal(t, 3, x.counter("b"))
+	})
+}
+
+// After a failover, a connection may still lead to the old master, now a replica. It refuses a script at the first
+// write, so even an item that must not run twice is sent again.
+func TestRepeatedIfUnsent(t *testing.T) {
+	const readOnly = "READONLY You can't write against a read only replica."
+	for _, says := range []string{loading, tryAgain, readOnly, // Redis 7.0 and later, and 6.2
+		"ERR Error running script (call to f_0): @user_script:1: @user_script: 1: -" + readOnly} {
+		inBubble(t, func(t *testing.T, x *fixture) {
+			x.warm(t)
+			for i, ctx := range contexts(t) {
+				x.fail(errors.New(says))
+				c := newCall("k", "")
+				c.Repeat = wire.IfUnsent
+				n, err := x.do(ctx, c)
+				require.NoError(t, err)
+				require.Equal(t, i+1, n)
+				require.Empty(t, c.lostErrors())
+				require.NoError(t, c.Result.Earlier)
+
+				x.fail(errors.New(says))
+				c = newCall("other", "")
+				c.Repeat = wire.IfProven
+				_, err = x.do(ctx, c)
+				require.Equal(t, says == tryAgain, err == nil, "%v", err)
+			}
+		})
+	}
+}
+
+// An item is not repeated when nobody waits for it any more, also if its callers leave during the pause.
+func TestNobodyWaitsForARepeat(t *testing.T) {
+	for _, leaves := range []time.Duration{time.Millisecond, 3 * time.Millisecond} { // in flight, in the pause
+		inBubble(t, func(t *testing.T, x *fixture) {
+			x.warm(t)
+			x.set(func() { x.delay = 2 * time.Millisecond })
+			x.fail(errors.New(loading), errors.New(loading))
+			ctx, cancel := context.WithTimeout(t.Context(), leaves)
+			defer cancel()
+			c := newCall("k", "")
+			_, err := x.do(ctx, c)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			if leaves > 2*time.Millisecond {
+				require.ErrorContains(t, err, "; before that: "+loading)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			require.Len(t, x.arrived(), 1)
+			require.EqualValues(t, 1, c.done.Load())
+			require.ErrorContains(t, c.Result.Err, loading)
+			require.Equal(t, []int{0}, c.leftPlaces())
+		})
+	}
+}
+
+// A command and the one that follows it leave together, and each has its result. What has failed is repeated, in order.
+func TestThen(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		pair := func(ctx context.Context) (set, take *call) {
+			set, take = plain(1, "incrby", "lock", 1), newCall("k", "")
+			set.Then, take.Deadline = take.Item, time.Time{}
+			_, _, err := x.Do(ctx, x.node, set.Item)
+			require.Equal(t, err == nil, take.Wait(ctx) == nil, "each of them has to be waited for")
+			return set, take
+		}
+		for _, ctx := range contexts(t) {
+			set, take := pair(ctx)
+			require.NotNil(t, set.Result.Value)
+			require.NotNil(t, take.Result.Value)
+			require.Equal(t, []string{"incrby:lock evalsha:k"}, x.arrived())
+		}
+		x.set(func() { clear(x.scripts) })
+		set, take := pair(t.Context())
+		require.EqualValues(t, 3, set.Result.Value)
+		require.EqualValues(t, 3, take.Result.Value)
+		require.Equal(t, []string{"incrby:lock evalsha:k", "eval:k"}, x.arrived())
+
+		failed := map[string]bool{}
+		x.set(func() {
+			x.on = func(cmd []string) any {
+				if !failed[cmd[0]] {
+					failed[cmd[0]] = true
+					return errors.New(loading)
+				}
+				return nil
+			}
+		})
+		set, take = pair(t.Context())
+		require.EqualValues(t, 4, set.Result.Value)
+		require.EqualValues(t, 4, take.Result.Value)
+		require.Equal(t, []string{"incrby:lock evalsha:k", "incrby:lock evalsha:k"}, x.arrived())
+
+		x.set(func() { x.delay = time.Second })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		set, take = pair(ctx)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, []int{0}, set.leftPlaces())
+		require.Equal(t, []int{0}, take.leftPlaces())
+	})
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		_, release := x.hold()
+		x.queue(t, "first")
+		set, take := plain(1, "incrby", "lock", 1), newCall("k", "")
+		set.Then, set.Deadline = take.Item, time.Now().Add(time.Millisecond)
+		x.Start(t.Context(), x.node, set.Item)
+		require.ErrorIs(t, set.Wait(t.Context()), wire.ErrNoAnswer)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, wire.ErrUnsent, set.Result.Err)
+		require.Equal(t, wire.ErrUnsent, take.Result.Err, "it is dropped with the command before it")
+		release()
+	})
+}
+
+// Hooks of the client see the values of the first caller's context, and a limited time to connect.
+func TestValues(t *testing.T) {
+	type key struct{}
+	inBubble(t, func(t *testing.T, x *fixture) {
+		var seen []any
+		x.redis.AddHook(hook(func(ctx context.Context, _ []redis.Cmder, next func() error) error {
+			_, limited := ctx.Deadline()
+			seen = append(seen, ctx.Value(key{}), limited)
+			return next()
+		}))
+		for range 2 {
+			for i, ctx := range contexts(t) {
+				_, err := x.next(context.WithValue(ctx, key{}, i), "k")
+				require.NoError(t, err)
+			}
+		}
+		require.Subset(t, seen, []any{0, 1})
+		require.NotContains(t, seen, false)
+		require.NotContains(t, seen, nil)
+	})
+}
+
+// If no server can be reached, a call ends in time, and no error of an internal context shows.
+func TestUnreachable(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.set(func() { x.noDial = true })
+		for _, ctx := range contexts(t) {
+			start := time.Now()
+			_, err := x.next(ctx, "k")
+			require.Error(t, err)
+			require.LessOrEqual(t, time.Since(start), timeLimit)
+			require.NotErrorIs(t, err, context.DeadlineExceeded)
+		}
+	})
+}
+
+// A caller who sends by itself leaves time for the client's read timeout, and for another attempt if the others have
+// taken all connections.
+func TestNoConnectionBecomesFree(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		waited := false
+		x.redis.AddHook(hook(func(ctx context.Context, _ []redis.Cmder, next func() error) error {
+			if !waited {
+				waited = true
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return next()
+		}))
+		c := newCall("k", "")
+		n, err := x.do(context.Background(), c)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.True(t, waited)
+		require.Empty(t, c.lostErrors(), "the first attempt was not sent")
+	})
+}
+
+// Calls that share a limit for getting a connection have almost all of their own time.
+func TestSharedLimit(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		const own = 400 * time.Millisecond
+		var left []time.Duration
+		x.redis.AddHook(hook(func(ctx context.Context, _ []redis.Cmder, next func() error) error {
+			end, _ := ctx.Deadline()
+			left = append(left, time.Until(end))
+			return next()
+		}))
+		for range 10 {
+			time.Sleep(20 * time.Millisecond)
+			synctest.Wait()
+			c := newCall("k", "")
+			c.Deadline = time.Now().Add(x.redis.Options().ReadTimeout + own)
+			_, err := x.do(context.Background(), c)
+			require.NoError(t, err)
+		}
+		require.GreaterOrEqual(t, slices.Min(left), own*7/8)
+		require.Less(t, slices.Min(left), own, "some share")
+		require.LessOrEqual(t, slices.Max(left), own)
+	})
+}
+
+// After a server has hung for a minute and answers again on new connections, the next call succeeds within a second,
+// also if the client has no read timeout: calls that hang do not keep all connections.
+func TestHangs(t *testing.T) {
+	for _, read := range []time.Duration{0, -1, time.Minute} {
+		for _, callers := range []int{1, 100} {
+			t.Run(fmt.Sprint(read, callers), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, x *fixture) {
+					x.warm(t)
+					x.set(func() { x.silent = 1 << 30 })
+					end := time.Now().Add(time.Minute)
+					var all sync.WaitGroup
+					for i := range callers {
+						all.Go(func() {
+							for time.Now().Before(end) {
+								ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+								if i%2 == 0 {
+									ctx = context.Background()
+								}
+								start := time.Now()
+								_, err := x.next(ctx, fmt.Sprint(i%10))
+								require.True(t, err != nil || time.Now().After(end))
+								require.LessOrEqual(t, time.Since(start), timeLimit)
+								cancel()
+								time.Sleep(10 * time.Millisecond)
+							}
+						})
+					}
+					time.Sleep(time.Until(end))
+					x.set(func() { x.silent = x.dials })
+					start := time.Now()
+					require.NoError(t, errOf(x.next(t.Context(), "after")))
+					require.LessOrEqual(t, time.Since(start), time.Second)
+					all.Wait()
+				}, func(opt *redis.Options, _ *wire.Replicas) { opt.ReadTimeout, opt.PoolSize = read, 20 })
+			})
+		}
+	}
+}
+
+// A hook that fails with a context's error may have sent the command. An item that must not run twice is not repeated.
+func TestOnceAfterAContextError(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		x.redis.AddHook(hook(func(_ context.Context, _ []redis.Cmder, next func() error) error {
+			_ = next()
+			return context.DeadlineExceeded
+		}))
+		for i, ctx := range contexts(t) {
+			c := newCall("k", "")
+			c.Repeat = wire.IfUnsent
+			_, err := x.do(ctx, c)
+			require.Error(t, err)
+			require.NotErrorIs(t, err, context.DeadlineExceeded)
+			require.Len(t, c.lostErrors(), 1)
+			require.Equal(t, i+1, x.counter("k"))
+		}
+	})
+}
+
+// A caller whose context cannot end sends by itself only if the client's read timeout bounds its wait: there is an idle
+// connection to a server that has just answered, and the deadline is far enough away. Otherwise it leaves in time.
+func TestSendsByItself(t *testing.T) {
+	for name, test := range map[string]struct {
+		limit, idle time.Duration
+		confirm     bool
+		want        time.Duration // time until the caller has its result or leaves
+	}{
+		"just answered":               {15 * time.Second, 0, false, 7 * time.Second},
+		"the deadline is near":        {2 * time.Second, 0, false, 2 * time.Second},
+		"not used recently":           {6 * time.Second, time.Second, false, 6 * time.Second},
+		"no connection for pipelines": {6 * time.Second, 0, true, 6 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, x *fixture) {
+				x.warm(t)
+				time.Sleep(test.idle)
+				x.redis.AddHook(hook(func(_ context.Context, _ []redis.Cmder, next func() error) error {
+					time.Sleep(7 * time.Second)
+					return next()
+				}))
+				c := newCall("k", "")
+				c.Deadline, c.Confirm = time.Now().Add(test.limit), test.confirm
+				start := time.Now()
+				_, err := x.do(context.Background(), c)
+				require.Equal(t, test.want < 7*time.Second, err != nil)
+				require.Equal(t, test.want, time.Since(start))
+			}, oneReplica)
+		})
+	}
+}
