@@ -197,23 +197,6 @@ func (d *Dates) SpanOf(p *calendar.Period) calendar.Span {
 	return s
 }
 
-// Instants returns the first instant of a span's period, and the first instant at which the period prints the span's
-// date, zero if that date is not known.
-func (d *Dates) Instants(s *calendar.Span) (start, date time.Time) {
-	if from := s.From; s.Date != "" || d.text == "" {
-		if d.repeat {
-			if first, err := d.Find(s.Date); err == nil && first.Start == s.Start {
-				from = first.From
-			}
-		}
-		date = d.timeOf(from)
-	}
-	return d.timeOf(s.Start), date
-}
-
-// timeOf returns a Unix time in the calendar's time zone.
-func (d *Dates) timeOf(unix int64) time.Time { return time.Unix(unix, 0).In(d.calendar.Location) }
-
 var seed = maphash.MakeSeed()
 
 // Find returns the first span of a printed date. It caches recent results, since many numbers have the same date.

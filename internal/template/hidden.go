@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"github.com/dailyserial/serial/internal/ff1"
 )
@@ -33,4 +34,23 @@ func (t *Template) tweak(b []byte, typ, label string) []byte {
 	b = append(append(b, t.prefix...), ":{"...)
 	b = append(append(b, cmp.Or(t.counter, typ)...), "}:"...)
 	return append(b, label...)
+}
+
+// PrintMark returns a hash of the settings that two processes must share, or they could print the same number for
+// different sequences of a period: the order of fields and tokens, the alphabet, the check digit and the key. Widths,
+// literals and spellings are not in it.
+func (t *Template) PrintMark() string {
+	marks := [...]string{
+		fieldLiteral: "", fieldType: "type;", fieldSeq: "seq:" + t.alphabet.name + ";",
+		fieldDate: "date:" + strings.Join(t.Dates.tokens, " ") + ";", fieldCheck: "check:" + t.check.Name + ";",
+	}
+	var text string
+	for _, f := range t.fields {
+		text += marks[f.kind]
+	}
+	if t.Fingerprint != "" {
+		text += "hidden:" + t.Fingerprint
+	}
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:6]) // keeps the fields of most records within 64 bytes, which Redis stores compactly
 }

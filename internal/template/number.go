@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/dailyserial/serial/internal/calendar"
@@ -45,6 +46,20 @@ func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 		checkOf(t.check, b[:check], b, check)
 	}
 	return string(b)
+}
+
+// Instants returns the first instant of a span's period, and the first instant at which the period prints the span's
+// date, zero if that date is not known.
+func (d *Dates) Instants(s *calendar.Span) (start, date time.Time) {
+	if from := s.From; s.Date != "" || d.text == "" {
+		if d.repeat {
+			if first, err := d.Find(s.Date); err == nil && first.Start == s.Start {
+				from = first.From
+			}
+		}
+		date = time.Unix(from, 0).In(d.calendar.Location)
+	}
+	return time.Unix(s.Start, 0).In(d.calendar.Location), date
 }
 
 // Int64 returns a number as one integer: the date as printed, from coarse to fine, followed by the padded sequence.
@@ -119,13 +134,7 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 			}
 		case fieldType:
 			n.Type = read(widths[fieldType])
-			if err = t.CheckType(n.Type); err != nil {
-				to := end
-				for to < len(s) && !utf8.RuneStart(s[to]) { // the width of the type has cut a character
-					to++
-				}
-				err = t.CheckType(s[end-len(n.Type) : to])
-			}
+			err = t.checkTypeIn(s, end-len(n.Type), end)
 		case fieldDate:
 			date := read(widths[fieldDate])
 			if n.Span, wrongDate = t.Dates.Find(date); wrongDate != nil {
@@ -143,8 +152,8 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 			return bad("%w", err)
 		}
 	}
-	if wrongSeq == nil && wrongDate != nil {
-		wrongDate = dateError{wrongDate, strings.Clone(n.Type)}
+	if wrongDate != nil {
+		wrongDate = impossible{wrongDate}
 	}
 	if err = cmp.Or(wrongSeq, wrongDate); err != nil {
 		return bad("%w", err)
@@ -160,15 +169,21 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 	return n, nil
 }
 
-// A dateError says why the date of a number cannot be, although everything else fits. Module serialpage finds it by its
-// method.
-type dateError struct {
-	error
-	typ string
-}
+// An impossible error says why a date cannot be, although everything else fits.
+type impossible struct{ error }
 
-// ImpossibleDate returns the type of the number.
-func (e dateError) ImpossibleDate() (typ string) { return e.typ }
+func (impossible) Is(target error) bool { return target == ErrImpossibleDate }
+
+// checkTypeIn refuses a type in a text, unless the template can print it. An error shows all of a character that the
+// width of the type has cut.
+func (t *Template) checkTypeIn(s string, from, to int) error {
+	err := t.CheckType(s[from:to])
+	for err != nil && to < len(s) && !utf8.RuneStart(s[to]) {
+		to++
+		err = t.CheckType(s[from:to])
+	}
+	return err
+}
 
 // widths are the widths of a number's fields by their kinds, in bytes.
 type widths [fieldKinds]int

@@ -3,8 +3,6 @@
 package template
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,9 +30,10 @@ const MaxSequence int64 = 1e15 - 1
 
 // These errors are exported by package serial.
 var (
-	ErrInvalidType   = errors.New("serial: invalid type")
-	ErrInvalidNumber = errors.New("serial: invalid number")
-	ErrCheckDigit    = errors.New("serial: wrong check digit")
+	ErrInvalidType    = errors.New("serial: invalid type")
+	ErrInvalidNumber  = errors.New("serial: invalid number")
+	ErrCheckDigit     = errors.New("serial: wrong check digit")
+	ErrImpossibleDate = errors.New("serial: impossible date")
 )
 
 // A Template is a parsed template for the numbers of a calendar. All its fields have a fixed width, except the type, a
@@ -342,23 +341,4 @@ func (t *Template) CheckType(typ string) error {
 			ErrInvalidType, typ, t.check.Name, t.check.Digits)
 	}
 	return nil
-}
-
-// PrintMark returns a hash of the settings that two processes must share, or they could print the same number for
-// different sequences of a period: the order of fields and tokens, the alphabet, the check digit and the key. Widths,
-// literals and spellings are not in it.
-func (t *Template) PrintMark() string {
-	marks := [...]string{
-		fieldLiteral: "", fieldType: "type;", fieldSeq: "seq:" + t.alphabet.name + ";",
-		fieldDate: "date:" + strings.Join(t.Dates.tokens, " ") + ";", fieldCheck: "check:" + t.check.Name + ";",
-	}
-	var text string
-	for _, f := range t.fields {
-		text += marks[f.kind]
-	}
-	if t.Fingerprint != "" {
-		text += "hidden:" + t.Fingerprint
-	}
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:6]) // keeps the fields of most records within 64 bytes, which Redis stores compactly
 }

@@ -1,0 +1,198 @@
+package series
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/dailyserial/serial/internal/wire"
+)
+
+// Take is the sequence's first step: it takes numbers from a counter that exists. With n = 0, it checks the state of
+// the period.
+func (c *Call) Take(ctx context.Context) Outcome {
+	if span := c.series.spans.latest.Load(); c.n == 1 && c.once == "" && span != nil && c.node.Waiting.Load() > 0 {
+		// A caller that waits already has just looked at the clock.
+		merge := wire.Merge{Name: c.counts, At: span.From}
+		item, place, err := c.series.wire.Join(ctx, c.node, merge, c.deadline)
+		if err != nil {
+			return Outcome{Err: c.after(err)}
+		}
+		if item != nil {
+			if r := item.Command.(*request); r.reply.Status != clocked && r.reply.Status != Future {
+				c.observe(r, place)
+				return c.outcome(r, place, r.err)
+			}
+		}
+	}
+	r, place, err := c.ask(ctx, &request{n: c.n})
+	return c.outcome(r, place, err)
+}
+
+// ask sends a request for the span that the server's clock is in, until the reply comes from inside that span. It
+// returns the request whose reply counts, which other callers may share, and the caller's place in it. If the server's
+// clock was set back to before the period entered, ask waits for it, up to catchUp.
+func (c *asker) ask(ctx context.Context, r *request) (*request, int, error) {
+	span := c.Current()
+	for tries := 0; ; r = r.again() {
+		got, place, err := c.send(ctx, r, span)
+		if err != nil {
+			return got, place, err
+		}
+		switch got.reply.Status {
+		case clocked:
+			if tries++; tries > clockTries {
+				return got, place, &Refusal{Reply: Reply{Status: Unsteady, Now: got.reply.Now}, Type: c.typ, Span: span}
+			}
+			if span, err = c.spanAfter(&got.reply); err != nil {
+				return got, place, err
+			}
+		case Future:
+			if again, err := c.awaitClock(ctx, got); !again {
+				return got, place, err
+			}
+			span, tries = c.Current(), 0
+		default:
+			return got, place, nil
+		}
+	}
+}
+
+// spanAfter returns the span for the next request, after a reply that the server's clock is elsewhere.
+func (c *asker) spanAfter(r *Reply) (*Target, error) {
+	at := r.Now
+	if c.series.Seconds {
+		at = at.Add(r.Received.Sub(r.Sent)) // when the next request arrives
+	}
+	span := c.series.spans.at(at)
+	if span.Over && !c.reads {
+		span = c.series.spans.at(r.Now) // the next request may still arrive in time
+	}
+	if span.Unprintable != nil {
+		return nil, span.Unprintable
+	}
+	if span.Over && !c.reads {
+		return nil, &Refusal{Reply: Reply{Status: Over, Now: r.Now, Earlier: r.Earlier}, Type: c.typ, Span: span}
+	}
+	return span, nil
+}
+
+// send sends a request for a span, or joins one that waits. It returns the request whose reply counts, and the caller's
+// place in it.
+func (c *asker) send(ctx context.Context, r *request, span *Target) (*request, int, error) {
+	c.sent = true
+	c.aim(r, span)
+	item, place, err := c.series.wire.Do(ctx, c.node, &r.Item)
+	if err != nil {
+		return r, 0, c.after(err)
+	}
+	got := item.Command.(*request)
+	if got.reply.Status != Issued || got.reply.From < 0 {
+		c.observe(got, place)
+	}
+	return got, place, got.err
+}
+
+// aim makes a request one for a span.
+func (c *asker) aim(r *request, span *Target) {
+	r.server, r.typ, r.counts, r.once, r.span = c.server, c.typ, c.counts, c.once, span
+	r.Command, r.Deadline, r.Confirm, r.Script, r.Note = r, c.deadline, !r.reads, SerialScript, c.note
+	switch {
+	case r.reads:
+		r.Script = readScript
+	case c.once != "" && r.n > 0:
+		r.stored = c.stored(span)
+	case r.n == 1 && r.options == nil:
+		if r.typ = c.typ; c.series.Shared {
+			r.typ = ""
+		}
+		r.Merge = wire.Merge{Name: c.counts, At: span.From}
+	}
+}
+
+// stored returns where and how the number of a repeatable request is stored.
+func (c *asker) stored(span *Target) *once {
+	s, printed := c.series, span.printed
+	if c.counts != c.typ {
+		printed += " " + strconv.Quote(c.typ)
+	}
+	return &once{s.RequestKey(c.typ, c.once), printed, s.Config.Key, s.OnceFor.Milliseconds()}
+}
+
+// again returns a request like r, which has been sent.
+func (r *request) again() *request {
+	a := &request{n: r.n, reads: r.reads, options: r.options, keys: r.keys}
+	if r.Merge != (wire.Merge{}) {
+		a.n = 1 // of its callers, this one asks again
+	}
+	return a
+}
+
+// observe notes for hooks what the reply shows. Only one of the callers who share a reply notes a new offset.
+func (c *asker) observe(r *request, place int) {
+	p, e := &r.reply, &c.Events
+	if p.Status == clocked && place == 0 && p.offset != p.before {
+		e.Offset, e.Before = p.offset, p.before
+	}
+	lost := p.Status == Lost || p.Lost || p.Opened && p.From < 0
+	if lost && e.Lost == nil {
+		e.Lost, e.Held = r.span, p.Detail
+	}
+}
+
+// awaitClock waits for a server's clock that was set back to before the period entered. It returns false if that would
+// take too long.
+func (c *asker) awaitClock(ctx context.Context, r *request) (again bool, _ error) {
+	begins := time.Unix(parseAnswer(r.reply.Detail).Period.Start, 0)
+	pause := max(begins.Sub(r.reply.Now), c.slept/8) // keeps the retries few even if the clock does not move
+	deadline, ok := ctx.Deadline()
+	if c.slept+pause > catchUp || time.Until(c.deadline) < pause || ok && time.Until(deadline) < pause {
+		return false, nil
+	}
+	c.slept += pause
+	return true, wire.Sleep(ctx, pause)
+}
+
+// refuse returns a Refusal with a request's reply.
+func (c *asker) refuse(r *request) error {
+	return &Refusal{Reply: r.reply, Type: c.typ, Span: r.span, HighWater: r.highWater}
+}
+
+// outcome returns the outcome of a request for numbers, for the caller in that place.
+func (c *asker) outcome(r *request, place int, err error) Outcome {
+	if err != nil {
+		return Outcome{Err: err}
+	}
+	switch p := &r.reply; {
+	case p.Status == Issued:
+		if _, last, ok := r.share(place); ok || r.n == 0 {
+			if r.n == 0 {
+				last = p.Last
+			}
+			return Outcome{Numbers: Numbers{Span: r.span, Last: last}}
+		}
+		return Outcome{Step: Again} // other callers got the last numbers of the period or of the block
+	case p.Status == Repeated:
+		a := parseAnswer(p.Detail)
+		if stored := a.Period; stored.Label == r.span.Label && stored.Start == r.span.Start && stored.End == r.span.End {
+			c.series.memory.remember(c.counts, r.span, a.Seq, &c.server.clock) // the first reply may have been lost
+		}
+		return Outcome{Numbers: Numbers{r.span, a.Seq, a, p.Earlier == nil}}
+	case p.Status == missing, p.Status == Lost && c.series.Floor != nil:
+		return Outcome{Step: Missing, found: r}
+	case p.Status == stale, p.Status == clocked:
+		return Outcome{Step: Wait}
+	}
+	return Outcome{Err: c.refuse(r)}
+}
+
+// checkSkew returns an error if the server's clock is too far from this host's to open a period.
+func (c *asker) checkSkew(r *request) error {
+	skew, p := c.series.MaxSkew, &r.reply
+	if skew < 0 || !p.Now.Before(p.Sent.Add(-skew)) && !p.Now.After(p.Received.Add(skew)) {
+		return nil
+	}
+	refused := *p
+	refused.Status = Skewed
+	return &Refusal{Reply: refused, Type: c.typ, Span: r.span}
+}

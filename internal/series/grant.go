@@ -1,0 +1,226 @@
+package series
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/wire"
+)
+
+// Lock is the sequence's second step: one attempt at the lock. The next step is Wait if another process holds the lock,
+// and Again if another caller of this process has opened the period meanwhile. If lock servers fail, they may recover a
+// moment later, and the counter may exist by then. So the next step is Wait, while there is time for another attempt.
+//
+// If a floor or a ledger has to be asked, a second look leaves with the lock's command. If it gets numbers, the call is
+// over, whoever has the lock.
+//
+// A period of a second is too short for a lock. Opening is safe without one, and there is no floor to ask.
+func (c *Call) Lock(ctx context.Context, locks Locks, out Outcome) Outcome {
+	span := out.found.span
+	if c.series.Calendar.Unit == calendar.Second {
+		return Outcome{Step: Locked, found: out.found}
+	}
+	if others := c.startFlight(span); others != nil {
+		return others.wait(ctx, c)
+	}
+	var look *request
+	var behind *wire.Item
+	if c.looksTwice() && c.series.Replicas.N == 0 {
+		look = &request{n: c.n, options: &options{All: true}}
+		c.aim(look, span)
+		behind = &look.Item
+	}
+	since := time.Now()
+	key := c.series.keys.lock(c.typ, span.Label)
+	lock, sent, err := locks.Try(ctx, c.deadline, c.counts, key, behind, c.note)
+	c.refused = err
+	if sent {
+		if looked := c.looked(ctx, look, lock); looked.Step != Missing {
+			return looked
+		}
+		out.found, out.look = look, true
+	}
+	next := c.afterLock(ctx, err)
+	next.found, next.look, next.lock, next.since = out.found, out.look, lock, since
+	return next
+}
+
+// afterLock returns the outcome of an attempt at the lock that ended with err.
+func (c *Call) afterLock(ctx context.Context, err error) Outcome {
+	switch {
+	case err == nil:
+		return Outcome{Step: Locked}
+	case errors.Is(err, ErrTaken), wire.EndOf(ctx) == nil && wire.Transient(err) && time.Now().Before(c.deadline):
+		return Outcome{Step: Wait}
+	}
+	return Outcome{Err: err}
+}
+
+// looksTwice reports whether the counter must be looked at again under the lock before anything else happens: a floor
+// or a ledger must not be asked unnecessarily.
+func (c *asker) looksTwice() bool { return c.series.Floor != nil || c.series.Reserve != nil }
+
+// looked returns the outcome of a look that left with the lock's command. Unless the next step is Missing, the lock is
+// of no use.
+func (c *Call) looked(ctx context.Context, look *request, lock Lock) Outcome {
+	var out Outcome
+	if err := look.Wait(ctx); err != nil {
+		out = Outcome{Err: err}
+	} else {
+		c.observe(look, 0)
+		out = c.outcome(look, 0, look.err)
+	}
+	if out.Step != Missing && lock != nil {
+		lock.Release(ctx)
+	}
+	return out
+}
+
+// Open is the sequence's third step: it opens the period, or has a block reserved. The next step is Wait if the state of
+// the period must be checked again, because it changed or the lock expired.
+//
+// If ctx ends, Open returns, but the opening continues in the background until shortly before the lock expires.
+// Otherwise the lock would stay held, and other callers would have to wait. Only a pending query to the floor is
+// canceled. The script that opens the period also releases the lock.
+func (c *Call) Open(ctx context.Context, out Outcome) Outcome {
+	o := &opening{Call: c.detach(out), caller: ctx, Outcome: out}
+	return c.await(ctx, o)
+}
+
+// detach returns a copy of the call that continues without its caller, as long as the lock of out lives. The copy ends
+// the flight of the call.
+func (c *Call) detach(out Outcome) *Call {
+	d := *c
+	d.deadline, d.endless = time.Now().Add(LockExpiry-margin), true
+	if out.lock != nil {
+		d.deadline = out.since.Add(LockExpiry - margin)
+	}
+	c.flight = nil
+	return &d
+}
+
+// await runs an opening, which continues without the call if ctx ends, or when the call's time is over.
+func (c *Call) await(ctx context.Context, o *opening) Outcome {
+	within, cancel := context.WithDeadline(ctx, c.deadline)
+	defer cancel()
+	out, over, err := wire.Await(within, func() (Outcome, error) {
+		return o.run(context.WithoutCancel(ctx)), nil
+	}, func(out Outcome, _ error) {
+		defer c.series.gaps.addPending(-1)
+		if n := out.Numbers; out.Step == Done && out.Err == nil && n.Span != nil && c.once == "" {
+			c.series.gaps.skip(c.typ, n.Span, CallerLeft, n.Last-int64(c.n), n.Last)
+		}
+	})
+	if !over {
+		c.series.gaps.addPending(1)
+		if err = wire.EndOf(ctx); err == nil {
+			err = wire.ErrNoAnswer
+		}
+		return Outcome{Err: c.gaveUp(err)}
+	}
+	if err != nil { // a hook of the client ended the goroutine
+		return Outcome{Err: c.gaveUp(err)}
+	}
+	c.Events = o.Events
+	return out
+}
+
+// run opens the period under the lock. ctx has the caller's values, and never ends.
+func (o *opening) run(ctx context.Context) (out Outcome) {
+	released := false
+	defer func() {
+		if o.lock != nil && !released && !o.kept {
+			o.lock.Release(ctx)
+		}
+		o.endFlight(out.Err)
+	}()
+	if o.looksTwice() && !o.look {
+		asked := o.found.span
+		out = o.outcome(o.ask(ctx, &request{n: o.n, options: &options{All: true}}))
+		if out.Step != Missing {
+			return out
+		}
+		if o.found = out.found; o.found.span.Start != asked.Start {
+			return Outcome{Step: Wait} // the lock is for another period
+		}
+	}
+	if o.found.reply.Closed || o.found.reply.Lost {
+		if err := o.checkSkew(o.found); err != nil {
+			return Outcome{Err: err}
+		}
+		if o.series.Floor != nil {
+			var err error
+			if o.floor, err = o.askFloor(o.caller, o.found.span); err != nil {
+				return Outcome{Err: err}
+			}
+		}
+	}
+	r, err := o.install(ctx)
+	released = err == nil && r.reply.Opened && o.lock != nil && o.lock.Content() != ""
+	return o.opened(r, err)
+}
+
+// opened returns the outcome of an installation.
+func (o *opening) opened(r *request, err error) Outcome {
+	closed := o.found.reply.Closed || o.found.reply.Lost
+	if err == nil && r.reply.Status == Issued && r.reply.Opened && closed {
+		o.Events.Opened, o.Events.Wait = r.span, time.Since(o.began)
+	}
+	if err == nil && r.reply.Status == missing {
+		return Outcome{Step: Wait} // the state has changed
+	}
+	return o.outcome(r, 0, err)
+}
+
+// install sends a grant: it has a block reserved first, with a ledger. The grant is for the period that was found. If the
+// clock has left the span, but not the period, the same grant is sent again for the new span.
+func (o *opening) install(ctx context.Context) (*request, error) {
+	found, l := &o.found.reply.Found, lifts{floor: o.floor, seq: o.seq}
+	checked := o.found.reply.Now
+	lease := LockExpiry
+	if o.lock != nil { // it ends before the lock, which lives for at least LockExpiry from when it was requested
+		lease -= max(0, o.found.reply.Received.Sub(o.since))
+	}
+	g := &grant{Checked: checked.UnixMilli(), Lease: lease.Milliseconds(), Base: o.series.Base}
+	if 0 < o.floor && o.floor <= g.Base {
+		g.Base = 0 // the period had another start
+	}
+	if o.series.Floor != nil && (found.Closed || found.Lost) || o.purpose != "" {
+		floor := max(o.floor, o.seq)
+		g.Floor = &floor
+	}
+	if o.series.Reserve != nil {
+		if err := o.reserve(ctx, g, &l); err != nil {
+			return nil, err
+		}
+	}
+	span := o.found.span
+	if now := o.Current(); now.Label == span.Label {
+		span = now // the date may be printed differently by now
+	}
+	for tries := 0; ; tries++ {
+		r := &request{n: o.n, options: &options{All: true, Grant: g, Purpose: o.purpose, Seq: o.seq}, lifts: l}
+		if g.Block != nil {
+			r.Repeat = wire.IfProven
+		} else if o.purpose == "" { // otherwise it is an operator's sequence, and may be raised twice
+			r.Repeat = wire.IfUnsent
+		}
+		if o.lock != nil && o.lock.Content() != "" {
+			g.Lock = o.lock.Content()
+			r.keys = []any{o.series.keys.lock(o.typ, span.Label)}
+		}
+		got, _, err := o.send(ctx, r, span)
+		o.kept = err != nil && !wire.Unsent(err)
+		if err != nil || got.reply.Status != clocked {
+			return got, err
+		}
+		next, err := o.spanAfter(&got.reply)
+		if err != nil || next.Label != span.Label || tries == clockTries {
+			o.series.gaps.burn(got)
+			return got, err
+		}
+		span = next
+	}
+}

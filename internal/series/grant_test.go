@@ -1,0 +1,231 @@
+package series
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/wire"
+)
+
+// An attempt at the lock that fails is repeated while there is time, if that may help.
+func TestLock(t *testing.T) {
+	refused := errors.New("refused")
+	for name, test := range map[string]struct {
+		try         func(attempt int) error
+		want        error
+		least, most time.Duration
+		attempts    int // 0 for many
+	}{
+		"granted": {nil, nil, 0, 0, 1},
+		"taken": {func(attempt int) error {
+			if attempt < 4 {
+				return ErrTaken
+			}
+			return nil
+		}, nil, time.Millisecond, 30 * time.Millisecond, 4},
+		"taken for long": {func(int) error { return ErrTaken }, ErrTaken, longest - 150*time.Millisecond, longest, 0},
+		"failing":        {func(int) error { return io.EOF }, io.EOF, AnswerTime - 150*time.Millisecond, AnswerTime, 0},
+		"refused":        {func(int) error { return refused }, refused, 0, 0, 1},
+		"silent": {func(int) error {
+			time.Sleep(AnswerTime)
+			return ErrNoAnswer
+		}, ErrNoAnswer, AnswerTime, AnswerTime, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, x *fixture) {
+				x.try = test.try
+				began := time.Now()
+				n, call, err := x.next(context.Background())
+				require.ErrorIs(t, err, test.want)
+				require.GreaterOrEqual(t, time.Since(began), test.least)
+				require.LessOrEqual(t, time.Since(began), test.most)
+				if test.attempts > 0 {
+					require.Equal(t, test.attempts, x.attempts)
+				}
+				if err == nil {
+					require.EqualValues(t, 1, n.Last)
+					require.Equal(t, n.Span, call.Events.Opened)
+					require.Equal(t, time.Since(began), call.Events.Wait)
+					require.False(t, x.redis.Exists("serial:{IS}:20000101:lock"), "the script releases it")
+				}
+				require.Zero(t, x.released)
+			})
+		})
+	}
+}
+
+// Under the lock, the counter is looked at again before a floor is queried. If there are numbers, the lock is released.
+func TestLook(t *testing.T) {
+	for _, elsewhere := range []bool{false, true} {
+		for _, opened := range []bool{false, true} {
+			t.Run(fmt.Sprint(elsewhere, opened), func(t *testing.T) {
+				var floors int
+				inBubble(t, func(_ *fixture, c *Config) {
+					c.Floor = func(_ context.Context, typ string, start time.Time) (int64, error) {
+						floors++
+						require.Equal(t, "IS 2000-01-01 00:00:00 +0000 UTC", fmt.Sprint(typ, " ", start))
+						return 7, nil
+					}
+				}, func(t *testing.T, x *fixture) {
+					x.elsewhere = elsewhere
+					want := int64(8)
+					if opened {
+						other := *x.Config
+						other.Floor = nil
+						x.try = func(int) error {
+							x.try, x.elsewhere = nil, true
+							_, _, err := (&fixture{Series: New(other), redis: x.redis}).next(t.Context())
+							x.elsewhere = elsewhere
+							return err
+						}
+						want = 2
+					}
+					n, _, err := x.next(t.Context())
+					require.NoError(t, err)
+					require.Equal(t, want, n.Last)
+					require.Equal(t, !opened, floors == 1)
+					require.Equal(t, opened || elsewhere, x.released == 1)
+				})
+			})
+		}
+	}
+}
+
+// An opening goes on without its caller, for others who wait for it. Its number is a gap.
+func TestCallerLeaves(t *testing.T) {
+	inBubble(t, withLedger(2*time.Second), func(t *testing.T, x *fixture) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		go func() {
+			time.Sleep(time.Millisecond)
+			n, _, err := x.next(context.Background())
+			require.NoError(t, err)
+			require.EqualValues(t, 2, n.Last)
+		}()
+		began := time.Now()
+		_, _, err := x.next(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, time.Second, time.Since(began))
+		require.Equal(t, 1, x.pending)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 1, Cause: CallerLeft}}, x.gaps)
+		require.Equal(t, 1, x.asked)
+	})
+	// Only a query to a floor ends with its caller.
+	inBubble(t, func(_ *fixture, c *Config) {
+		c.Floor = func(ctx context.Context, _ string, _ time.Time) (int64, error) {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}
+	}, func(t *testing.T, x *fixture) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, _, err := x.next(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		synctest.Wait()
+		require.Equal(t, 1, x.released)
+	})
+}
+
+// A grant is sent again for another span of its period, but not for another period. Then its block is a gap.
+func TestClockLeavesSpan(t *testing.T) {
+	for date, hour := range map[string]int{"12": 11, "00": 23} {
+		inBubble(t, func(x *fixture, c *Config) {
+			withLedger(0)(x, c)
+			day := c.SpanAt
+			c.SpanAt = func(at time.Time) (calendar.Span, error) {
+				span, err := day(at)
+				hour := at.Truncate(time.Hour)
+				span.From, span.To, span.Date = hour.Unix(), hour.Unix()+3600, hour.Format("15")
+				return span, err
+			}
+		}, func(t *testing.T, x *fixture) {
+			time.Sleep(time.Duration(hour)*time.Hour + 3599*time.Second)
+			x.hook = func(grant bool, send func() error) error {
+				if grant {
+					x.hook = nil
+					time.Sleep(2 * time.Second)
+				}
+				return send()
+			}
+			n, _, err := x.next(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, date, n.Span.Date)
+			if hour == 23 {
+				require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 10, Cause: BlockBurned}}, x.gaps)
+				require.Equal(t, 2, x.asked)
+			} else {
+				require.Empty(t, x.gaps)
+				require.Equal(t, 1, x.asked)
+			}
+			require.EqualValues(t, 1, n.Last)
+		})
+	}
+}
+
+// If an installation gets no answer, it is not repeated, and the lock is kept until it expires. If it did not run, the
+// block is a gap, and the lock is released.
+func TestInstallationFails(t *testing.T) {
+	block, number := Gap{"IS", nil, 1, 10, BlockBurned}, Gap{"IS", nil, 1, 9999, AnswerLost}
+	for name, test := range map[string]struct {
+		err      error
+		runs     bool
+		released int
+		gap      Gap
+		next     int64
+	}{
+		"its answer is lost": {io.EOF, true, 0, number, 2},
+		"it is lost":         {io.EOF, false, 0, number, 11},
+		"it is refused":      {redisError("OOM command not allowed"), false, 1, block, 11},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {
+				x.hook = func(grant bool, send func() error) error {
+					if !grant {
+						return send()
+					}
+					if x.hook = nil; test.runs {
+						require.NoError(t, send())
+					}
+					return test.err
+				}
+				_, _, err := x.next(context.Background())
+				require.ErrorIs(t, err, test.err)
+				synctest.Wait()
+				require.Equal(t, test.released, x.released)
+				require.Equal(t, []Gap{test.gap}, x.gaps)
+				n, _, err := x.next(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, test.next, n.Last)
+			})
+		})
+	}
+}
+
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
+// A ledger has time until shortly before the lock expires. What it reserves after that is a gap.
+func TestLedgerIsLate(t *testing.T) {
+	inBubble(t, withLedger(9*time.Second), func(t *testing.T, x *fixture) {
+		began := time.Now()
+		_, _, err := x.next(context.Background())
+		require.ErrorIs(t, err, ErrLedger)
+		require.ErrorIs(t, err, ErrNoAnswer)
+		require.True(t, wire.IsOutage(err))
+		require.Equal(t, LockExpiry-margin, time.Since(began))
+		time.Sleep(3 * time.Second)
+		require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 10, Cause: BlockBurned}}, x.gaps)
+	})
+}

@@ -1,0 +1,185 @@
+-- rules.lua has the rules about periods. Both scripts include it with a line "--include rules" where the rules apply.
+--
+-- The record is a hash with these fields. All but entered may be absent.
+--   entered     the period entered: "LABEL FIRST PAST CALENDAR 0.6 #PRINT", followed by " ledger" if its numbers
+--               are reserved in a ledger. FIRST is the period's first instant and PAST the first instant after it, in
+--               Unix seconds. CALENDAR never changes while the record lives, so labels sort as their periods do. PRINT
+--               is the print mark.
+--   first       the first sequence of the period entered, if it is not 1
+--   ahead       the period that was prepared and not entered yet: "LABEL FIRST PAST"
+--   firstAhead  the first sequence of that period, if it is not 1
+--   jump        "LEFT ENTERED": the last time when a period was entered that did not directly follow the one before.
+--               The labels between the two have never been used.
+--   doubtful    "FROM TO": labels that may have been used, because a clock was ahead or a period was taken over
+--   print       the label from which on all numbers have the print mark of the period entered
+--   ledger      the label from which on all numbers are reserved in a ledger
+--   ceiling, counterCopy, replID   with a ledger: the last sequence reserved for the period entered, a copy of its
+--               counter, and the replication ID of the server that issued the last number
+-- Release 0.5.0 wrote no "0.6". Its fields used and starts hold runs of labels; see the conversion below. A
+-- process of 0.5.0 takes "0.6" for another calendar and refuses the series.
+--
+-- KEYS  1 counter, a string that holds the last sequence issued; 2 record
+-- ARGV  1  period   the caller's period, in the form of entered
+--       2  from     the first instant of the caller's span, throughout which the same date is printed, Unix seconds
+--       3  to       the first instant after that span, Unix seconds
+--       4  limit    the largest sequence, at most 10^15-1
+--       5  expires  when the counter expires, Unix seconds, at or after the end of the period
+--       6  n        how many numbers
+--       7  highWater  the largest sequence of the period that the caller has seen, 0 if none
+--
+-- A reply that is not a number is a JSON object. Its field status says what it means; seconds and micros are the
+-- server's time. Sequences are strings, because cjson prints only 14 digits of a number. Every script may reply with one
+-- of these refusals, most of which have a field text:
+--   "clock"     the server's clock is outside the span
+--   "calendar"  the series is counted by the calendar of the period entered, which is text; or the record is not a hash,
+--               and text is "another type of key"
+--   "conflict"  the period entered or prepared, which is text, overlaps the caller's, or has the same or a later label;
+--               or it has a ledger, and the caller does not
+--   "print"     the caller has another print mark, which may be used after the label that is text; or the caller's label
+--               may have been printed with another mark
+--   "future"    the period entered, which is text, has not begun: the server's clock was set back
+--   "unknown"   the caller has a ledger, but INFO, whose reply is text, does not show a master's replication ID
+--
+-- The including script sets these locals: time, as TIME replies; id, the server's replication ID if it has been read;
+-- and purpose. With the purposes "raise" and "takeover", a period entered that has not begun is no refusal. With
+-- "takeover", a conflict is none. With "read", the period may have a ledger though the caller has none.
+--
+-- The rules set these locals:
+--   state    "same"    the caller's period is the one entered
+--            "open"    the period may be opened: there is no record, or the period entered has ended
+--            "ahead"   the same, but the period was prepared, so it only has to be entered
+--            "future"  an operator goes back to a period before the one entered
+--            "taken"   an operator takes the series over from another time zone, day start or ledger
+--   held     content of the counter as a string, false if there is none
+--   last     the same as a number, nil if there is none or INCRBY would refuse it, at most 10^15
+--   lost     whether the counter once existed, and is gone, is below the high-water mark or is not a number
+--   unrecoverable  whether it is lost and no ledger knows how far it had come
+--   intact   with a ledger: whether the counter is as the last number issued left it
+--   unused   whether nothing of the period was used, as far as counter, record and caller know
+--   the fields of the record, with the same names; and now, ms, label, begins, past, mine, ledgered, enteredLabel,
+--   enteredPast, theirs, samePrint, largest
+if time.err then return {err = 'TIME is refused: ' .. time.err} end -- some errors do not name the command
+local counter, record = KEYS[1], KEYS[2]
+local now = time[1] + 0
+local ms = now * 1000 + math.floor(time[2] / 1000)
+local operator = purpose == 'raise' or purpose == 'takeover'
+
+-- reply returns a reply. It has text unless that is nil, and the fields of more.
+local function reply(status, text, more)
+  local fields = more or {}
+  fields.status, fields.text, fields.seconds, fields.micros = status, text, now, time[2] + 0
+  return cjson.encode(fields)
+end
+
+-- digits returns a sequence as a string.
+local function digits(seq) return string.format('%.0f', seq) end
+
+if now < ARGV[2] + 0 or now >= ARGV[3] + 0 then return reply('clock') end
+local pattern, settings = '^(%S+) (%-?%d+) (%-?%d+)( .*)$', '^ (.-) (#%x+)' -- an instant before 1970 is negative
+local label, begins, past, mine = string.match(ARGV[1], pattern)
+begins, past = begins + 0, past + 0
+local ledgered = string.find(mine, ' ledger', 1, true)
+
+local kept = redis.pcall('HMGET', record, 'entered', 'first', 'ahead', 'firstAhead', 'jump', 'doubtful', 'print',
+  'ledger', 'ceiling', 'counterCopy', 'replID', 'used', 'starts')
+if kept.err then
+  return string.find(kept.err, 'WRONGTYPE', 1, true) and reply('calendar', 'another type of key') or kept
+end
+local entered, first, ahead, firstAhead, jump, doubtful, print, ledger, ceiling, counterCopy, replID
+  = unpack(kept, 1, 11)
+local old = entered and not string.find(entered, ' 0.6 #', 1, true)
+local enteredLabel, enteredFirst, enteredPast, theirs = string.match(entered or '', pattern)
+if old then -- convert a record of 0.5.0
+  entered = string.gsub(entered, ' #', ' 0.6 #', 1)
+  theirs = theirs and string.gsub(theirs, ' #', ' 0.6 #', 1)
+  ahead = string.match(ahead or '', '^;([^;]+);') or false
+  local name = ahead and string.match(ahead, '^%S+')
+  for from, to, start in string.gmatch(kept[13] or '', '(%w+)-(%w+) (%d+);') do
+    if enteredLabel and from <= enteredLabel and enteredLabel <= to then first = start end
+    if name and from <= name and name <= to then firstAhead = start end
+  end
+  local newest = string.match(kept[12] or '', '(%w+);$')
+  if newest and enteredLabel and newest > enteredLabel then doubtful = enteredLabel .. ' ' .. newest end
+end
+enteredFirst, enteredPast = tonumber(enteredFirst), tonumber(enteredPast)
+
+local samePrint = entered and mine == theirs
+if entered and not samePrint then
+  local calendar, mark = string.match(mine, settings)
+  local another, printed = string.match(theirs or '', settings)
+  if another ~= calendar then return reply('calendar', entered) end
+  samePrint = printed == mark
+end
+local left, jumped = string.match(jump or '', '^(%w+) (%w+)$')
+local from, to = string.match(doubtful or '', '^(%w+) (%w+)$')
+local largest = enteredLabel or '' -- all labels of a calendar have the same length
+if to and to > largest then largest = to end
+
+-- known reports whether a label may have been used.
+local function known(l)
+  if from and from <= l and l <= to then return true end
+  return enteredLabel and l <= enteredLabel and not (left and left < l and l < jumped)
+end
+
+-- firstOf returns the first sequence of the period entered or prepared, nil for another label.
+local function firstOf(l)
+  if l == enteredLabel then return (first or 1) + 0 end
+  return ahead and l == string.match(ahead, '^%S+') and (firstAhead or 1) + 0 or nil
+end
+
+-- read returns the content of a counter, as last and held above. WRONGTYPE is the only error that says something about
+-- the content.
+local function read(key)
+  local content = redis.pcall('GET', key)
+  if type(content) == 'table' then
+    content = string.find(content.err, 'WRONGTYPE', 1, true) and 'another type of key' or redis.call('GET', key)
+  end
+  local number = content and (content == '0' or string.find(content, '^[1-9]%d*$'))
+  return number and (#content > 15 and 1e15 or tonumber(content)) or nil, content
+end
+
+local state = 'same'
+if not entered then
+  state = 'open'
+elseif entered ~= ARGV[1] and entered .. ' ledger' ~= ARGV[1]
+  and (purpose ~= 'read' or entered ~= ARGV[1] .. ' ledger') then
+  local conflict
+  if enteredFirst > now then
+    if not operator then return reply('future', entered) end
+    state = 'future'
+  elseif enteredPast <= begins and label > enteredLabel then
+    state = 'open'
+    if ahead == string.match(ARGV[1], '^%S+ %S+ %S+') then
+      state = 'ahead'
+    elseif ahead and tonumber(string.match(ahead, '%S+$')) > begins then -- another time zone or day start
+      conflict = ahead
+    end
+  else
+    conflict = entered
+  end
+  -- Not even an operator may override this.
+  if label <= largest and not samePrint or print and label < print and known(label) then
+    return reply('print', largest)
+  end
+  if conflict and purpose ~= 'takeover' then return reply('conflict', conflict) end
+  if conflict then state = 'taken' end
+end
+
+local last, held = read(counter)
+local highWater = ARGV[7] + 0
+local lost = (not last or last < highWater)
+  and (state == 'same' or state == 'ahead' or highWater > 0 or held or known(label)) and true or false
+local unused, unrecoverable, intact = not held and not lost, lost, false
+if ledgered then
+  local says
+  if not id then
+    --include master
+    id, says = master()
+  end
+  if not id then return reply('unknown', says) end
+  ceiling = entered == ARGV[1] and tonumber(ceiling)
+  intact = ceiling and counterCopy == held and replID == id and not lost
+  local reserved = ledger and label >= ledger
+  unrecoverable = lost
+    and (state ~= 'same' and not reserved and known(label) or state == 'same' and entered ~= ARGV[1])
+end

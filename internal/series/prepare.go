@@ -1,0 +1,110 @@
+package series
+
+import (
+	"context"
+	"time"
+
+	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/wire"
+)
+
+// Prepare opens the period after the current one, which must be open. The next step is Again if the current period
+// changed meanwhile and must be opened again. A later period than that of the last day is not opened.
+func (c *Call) Prepare(ctx context.Context, locks Locks) (out Outcome) {
+	c.n = 0
+	if c.series.Calendar.Unit == calendar.Never {
+		return Outcome{}
+	}
+	compared := c.series.MaxSkew < 0
+	var floor *int64
+	var held *opening // has the lock of the next period
+	begun := c.Current().Start
+	for {
+		current := c.Current()
+		if current == c.series.spans.probe || current.Start != begun { // time passed, or the server's clock was set
+			return c.Wait(ctx)
+		}
+		r, upcoming := c.newPrepare(current, floor, compared)
+		if upcoming.Over {
+			return Outcome{}
+		}
+		if upcoming.Unprintable != nil {
+			return Outcome{Err: upcoming.Unprintable}
+		}
+		got, _, err := c.send(ctx, r, current)
+		if err != nil {
+			return Outcome{Err: err}
+		}
+		switch got.reply.Status {
+		case Issued:
+			return Outcome{}
+		case missing:
+			if !compared {
+				if err := c.checkSkew(got); err != nil {
+					return Outcome{Err: err}
+				}
+				compared = true
+			}
+			if c.series.Floor == nil || floor != nil {
+				continue
+			}
+			if held == nil { // meanwhile, another process may open the period
+				if held, out = c.lockNext(ctx, locks, upcoming); held == nil {
+					return out
+				}
+				defer held.lock.Release(context.WithoutCancel(ctx))
+				continue
+			}
+			used, err := held.askFloor(ctx, upcoming)
+			if err != nil {
+				return Outcome{Err: err}
+			}
+			floor = &used
+		case stale, clocked:
+			return c.Wait(ctx)
+		case Exhausted:
+			return Outcome{Err: c.refuse(got)}
+		default:
+			got.span = upcoming
+			return Outcome{Err: c.refuse(got)}
+		}
+	}
+}
+
+// newPrepare returns the request that opens the period after the current one, and that period. A start counts only if
+// the floor, nil if it was not queried, knows of no number.
+func (c *asker) newPrepare(current *Target, floor *int64, compared bool) (*request, *Target) {
+	s := c.series
+	upcoming := s.spans.make(time.Unix(current.End, 0))
+	base := s.Base
+	if floor != nil && 0 < *floor && *floor <= base {
+		base = 0
+	}
+	r := &request{options: &options{Next: &next{Period: bounds(upcoming.Label, upcoming.Start, upcoming.End),
+		Expires: upcoming.expires.(int64), Base: base, Asks: s.Floor != nil, Compared: compared}}}
+	if floor != nil {
+		r.options.Grant = &grant{Floor: floor}
+	}
+	r.keys = []any{s.counter(c.typ, upcoming.Label)}
+	return r, upcoming
+}
+
+// lockNext makes one attempt at the lock of a period that has not begun, so that one process queries its floor. The floor's
+// answer may be used late: nothing has been issued in the period, and its counter is only raised.
+func (c *Call) lockNext(ctx context.Context, locks Locks, upcoming *Target) (*opening, Outcome) {
+	since := time.Now()
+	if c.note == nil {
+		c.note = new(wire.Note)
+	}
+	lock, _, err := locks.Try(ctx, c.deadline, c.counts, c.series.lock(c.typ, upcoming.Label), nil, c.note)
+	c.refused = err
+	switch out := c.afterLock(ctx, err); out.Step {
+	case Locked:
+		out.lock, out.since = lock, since
+		return &opening{Call: c.detach(out), Outcome: out}, out
+	case Wait:
+		return nil, c.Wait(ctx)
+	default:
+		return nil, out
+	}
+}

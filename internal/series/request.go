@@ -1,0 +1,176 @@
+package series
+
+import (
+	"encoding/json"
+
+	"github.com/dailyserial/serial/internal/wire"
+)
+
+// A request is one run of a script for a series, and its reply. Callers who take one number of a type at the same
+// moment share one.
+type request struct {
+	wire.Item
+	server  *server
+	typ     string // type for reports, "" if callers of several types may share the request
+	counts  string // type that it counts as
+	span    *Target
+	n       int      // numbers, unless callers share the request
+	once    string   // ID of a repeatable request, "" for none
+	options *options // nil for the usual take
+	keys    []any    // further keys
+	stored  *once    // nil unless the number is stored, so that the request may be repeated
+	reads   bool     // the request only reads
+	lifts   lifts    // what the grant was made of
+
+	highWater int64 // high-water mark that was sent
+	reply     Reply // set before Done
+	err       error // likewise: a failure, or replicas that did not confirm the numbers
+}
+
+// options are the rare arguments of a request, which travel as JSON. The head of serial.lua describes them.
+type options struct {
+	All     bool   `json:"all,omitempty"`
+	Far     bool   `json:"far,omitempty"`
+	Purpose string `json:"purpose,omitempty"`
+	Seq     int64  `json:"seq"`
+	Keep    bool   `json:"keep,omitempty"`
+	Once    *once  `json:"once,omitempty"`
+	Next    *next  `json:"next,omitempty"`
+	Grant   *grant `json:"grant,omitempty"`
+}
+
+type once struct {
+	at      any    // key
+	Printed string `json:"printed"`
+	Key     string `json:"key"`
+	Life    int64  `json:"life"` // milliseconds
+}
+
+type next struct {
+	Period   string `json:"period"`
+	Expires  int64  `json:"expires"`
+	Base     int64  `json:"base"`
+	Asks     bool   `json:"asks,omitempty"`
+	Compared bool   `json:"compared,omitempty"`
+}
+
+type grant struct {
+	Checked int64     `json:"checked"` // milliseconds
+	Lease   int64     `json:"lease"`   // milliseconds
+	Base    int64     `json:"base"`
+	Floor   *int64    `json:"floor,omitempty"`
+	Lock    string    `json:"lock,omitempty"`
+	Block   *[2]int64 `json:"block,omitempty"` // after, upto
+	Entered string    `json:"entered"`
+	Ceiling int64     `json:"ceiling"`
+	ID      string    `json:"id"`
+	Held    bool      `json:"held"`
+}
+
+// Arguments implements [wire.Command].
+func (r *request) Arguments() []any {
+	s, span := r.server, r.span
+	counter, record, highest := s.memory.find(r.counts, span)
+	if r.highWater = highest; r.Merge != (wire.Merge{}) {
+		r.n = r.N
+	}
+	keys := r.keys
+	if r.stored != nil {
+		keys = append([]any{r.stored.at}, keys...)
+	}
+	args := make([]any, 0, 14+len(keys))
+	args = append(args, nil, nil, 2+len(keys), counter, record)
+	args = append(args, keys...)
+	args = append(args, span.period, span.from, span.to, s.limit, span.expires, r.n, highest)
+	if r.reads {
+		return args
+	}
+	offset := s.clock.offset.Load()
+	far := s.MaxSkew >= 0 && (offset > s.skew || -offset > s.skew)
+	if r.Merge != (wire.Merge{}) && !far {
+		return append(args, "")
+	}
+	return append(args, r.encode(far))
+}
+
+// encode returns the options as an argument.
+func (r *request) encode(far bool) any {
+	o := r.options
+	if o == nil && r.stored != nil {
+		o = &options{All: true}
+	}
+	if o != nil {
+		o.Far, o.Once = far, r.stored
+		text, err := json.Marshal(o)
+		if err != nil {
+			panic(err) // there is nothing in options that cannot be encoded
+		}
+		return string(text)
+	}
+	switch {
+	case r.Merge != (wire.Merge{}):
+		return "f"
+	case far:
+		return "af"
+	}
+	return "a"
+}
+
+// Done implements [wire.Command]: it digests the result, and notes what it shows.
+func (r *request) Done() {
+	s, in := r.server, &r.Result
+	if in.Err != nil {
+		r.err = in.Err
+		s.gaps.ended(r)
+		return
+	}
+	r.reply, r.err = digest(in.Value, r.n)
+	r.reply.Sent, r.reply.Received, r.reply.Earlier = in.Sent, in.Received, in.Earlier
+	if r.err != nil {
+		r.Lost(r.err)
+		return
+	}
+	if r.reply.Status == Issued || r.reply.Status == Repeated { // otherwise nothing depends on the write
+		r.reply.Unconfirmed = in.Unconfirmed
+	}
+	r.reply.offset, r.reply.before = s.clock.learn(r.reply.Now, in.Sent, in.Received)
+	switch {
+	case r.reply.Unconfirmed != nil:
+		r.err = &Refusal{Reply: Reply{Status: Unconfirmed, Unconfirmed: in.Unconfirmed}, Type: r.typ, Span: r.span}
+	case r.reply.Status == Issued && r.reply.Count > 0:
+		s.memory.remember(r.counts, r.span, r.reply.Last, &s.clock)
+	}
+	if r.err != nil || r.options != nil {
+		s.gaps.ended(r)
+	}
+}
+
+// share returns the numbers of the caller in that place. It returns false if callers before it got the last ones.
+func (r *request) share(place int) (first, last int64, ok bool) {
+	if r.reply.Status != Issued || r.reply.Count == 0 || place >= r.reply.Count {
+		return 0, 0, false
+	}
+	if r.Merge == (wire.Merge{}) {
+		return r.reply.Last - int64(r.reply.Count) + 1, r.reply.Last, true
+	}
+	last = r.reply.Last - int64(r.reply.Count-1-place)
+	return last, last, true
+}
+
+// Lost implements [wire.Command]: an attempt that may have run got no answer.
+func (r *request) Lost(error) { r.server.gaps.lost(r) }
+
+// Leave implements [wire.Command]: a caller leaves, so Left follows.
+func (r *request) Leave() { r.server.gaps.addPending(1) }
+
+// Left implements [wire.Command]: the caller in that place is gone, and its numbers are not returned.
+func (r *request) Left(place int) {
+	g := &r.server.gaps
+	defer g.addPending(-1)
+	if first, last, ok := r.share(place); ok && r.err == nil && r.once == "" {
+		g.skip(r.typ, r.span, CallerLeft, first-1, last)
+	}
+	if r.reply.Status == clocked {
+		g.burn(r) // it is not sent again
+	}
+}

@@ -1,0 +1,30 @@
+package series
+
+import (
+	"embed"
+	"regexp"
+
+	"github.com/dailyserial/serial/internal/wire"
+)
+
+//go:embed lua
+var lua embed.FS
+
+var (
+	// SerialScript takes numbers and opens periods. It is exported for tests that count or delay commands.
+	SerialScript = wire.NewScript(source("serial"))
+	readScript   = wire.NewScript(source("read"))
+)
+
+var include = regexp.MustCompile(`(?m)^ *--include (\w+)\r?$`)
+
+// source returns a file in lua, with each line "--include NAME" replaced by that file.
+func source(name string) string {
+	text, err := lua.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // every test would fail
+	}
+	return include.ReplaceAllStringFunc(string(text), func(line string) string {
+		return source(include.FindStringSubmatch(line)[1])
+	})
+}

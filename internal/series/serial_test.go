@@ -1,0 +1,80 @@
+package series
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	redismemory "github.com/dailyserial/serial/internal/redistest/memory"
+)
+
+// These replies depend on states that histories rarely meet.
+func TestSerialScript(t *testing.T) {
+	m := miniredis.RunT(t)
+	redismemory.AddReplicationID(m)
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	id, entered := strings.Repeat("0", 40), "20211024 1000 2000 days"+since+" #aa"
+	record := func(ledger string, fields ...string) []string { return append(fields, "entered", entered+ledger) }
+	block := func(copied string) []string {
+		return record(" ledger", "ceiling", "20", "counterCopy", copied, "replID", id)
+	}
+	grant := `{"checked":1500000,"lease":8000,"base":0,"held":true,"ceiling":20,"id":"` + id + `","entered":"` + entered +
+		` ledger",`
+	installed := `{"grant":` + grant + `"block":[20,30]}}`
+	for name, test := range map[string]struct {
+		at, n         int64
+		counter       string
+		record        []string
+		options, want string
+	}{
+		"before the span":     {999, 1, "5", record(""), "a", `"clock"`},
+		"its first instant":   {1000, 1, "5", record(""), "a", `6`},
+		"its last instant":    {1999, 1, "5", record(""), "a", `6`},
+		"after it":            {2000, 1, "5", record(""), "a", `"clock"`},
+		"the copy is right":   {1500, 1, "5", block("5"), "a", `6`},
+		"the copy differs":    {1500, 1, "5", block("4"), "a", `"missing"`},
+		"the block is short":  {1500, 3, "20", block("20"), `{"grant":` + grant + `"block":[20,22]}}`, `"stale"`},
+		"the block is enough": {1500, 3, "20", block("20"), `{"grant":` + grant + `"block":[20,23]}}`, `23`},
+		"an early grant":      {1499, 1, "20", block("20"), installed, `"stale"`},
+		"a grant in time":     {1507, 1, "20", block("20"), installed, `21`},
+		"a late grant":        {1508, 1, "20", block("20"), installed, `"stale"`},
+		"another period":      {1500, 1, "20", block("20"), strings.Replace(installed, "20211024", "20211023", 1), `"stale"`},
+		"another ceiling":     {1500, 1, "20", block("20"), strings.Replace(installed, ":20,", ":19,", 1), `"stale"`},
+		"another server":      {1500, 1, "20", block("20"), strings.Replace(installed, "000", "001", 1), `"stale"`},
+		"a new counter":       {1500, 1, "20", block("20"), strings.Replace(installed, "true", "false", 1), `"stale"`},
+		"no block":            {1500, 1, "20", block("20"), strings.Replace(installed, "block", "lock", 1), `"stale"`},
+		"no floor":            {1500, 1, "x", record(""), `{"grant":{"checked":1500000,"lease":8000,"base":0}}`, `"lost"`},
+		"the period has less": {1500, 80, "20", block("20"), `{"grant":` + grant + `"block":[20,99]}}`, `"from":"20"`},
+		"the block has some":  {1500, 81, "19", block("19"), `{"grant":` + grant + `"block":[20,99]}}`, `"text":"19"`},
+		"the counter went back": {1500, 0, "5", block("9"),
+			`{"purpose":"raise","seq":12,"grant":` + grant + `"block":[20,22]}}`, `"from":"-1"`},
+		"another's lock": {1500, 1, "", nil, `{"grant":{"checked":1500000,"lease":8000,"base":0,"lock":"own"}}`, `1`},
+		"its own lock":   {1500, 1, "", nil, `{"grant":{"checked":1500000,"lease":8000,"base":0,"lock":"other"}}`, `1`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m.FlushAll()
+			m.SetTime(time.Unix(test.at, 0))
+			require.NoError(t, m.Set("lock", "other"))
+			if test.record != nil {
+				require.NoError(t, m.Set("c", test.counter))
+				m.HSet("r", test.record...)
+				m.SetTTL("c", time.Hour)
+			}
+			period := entered
+			if strings.Contains(fmt.Sprint(test.record), "ledger") {
+				period += " ledger"
+			}
+			reply, err := rdb.Eval(t.Context(), SerialScript.Source, []string{"c", "r", "lock"}, period, 1000, 2000, 99, 3000,
+				test.n, 0, test.options).Result()
+			require.NoError(t, err)
+			require.Contains(t, fmt.Sprint(reply), test.want)
+			require.Equal(t, name == "its own lock", !m.Exists("lock"))
+		})
+	}
+}

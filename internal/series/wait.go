@@ -1,0 +1,81 @@
+package series
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dailyserial/serial/internal/wire"
+)
+
+// wait waits for another caller of this process. Such time is not the call's own.
+func (f *flight) wait(ctx context.Context, c *Call) Outcome {
+	began := time.Now()
+	defer func() { c.extend(time.Since(began)) }()
+	timeout := longest - time.Since(c.began)
+	if c.endless {
+		timeout = 1 << 62
+	}
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-f.done:
+		return f.ended
+	case <-ctx.Done():
+		c.note = &f.note
+		return Outcome{Err: c.gaveUp(ctx.Err())}
+	case <-timer.C:
+		return Outcome{Err: c.tooLong()}
+	}
+}
+
+// tooLong returns the error of a call that has waited for other callers for as long as it may.
+func (c *Call) tooLong() error {
+	return fmt.Errorf("serial: %s %s was not opened within %v: %w", c.series.subject(c.typ), c.Current().Label, longest,
+		cmp.Or(c.refused, ErrTaken))
+}
+
+// gaveUp returns the error of a call whose context ended while a period was opened or a block reserved.
+func (c *asker) gaveUp(end error) error {
+	what := "its period to be opened"
+	if c.series.Reserve != nil {
+		what += " and for its ledger, which may itself wait for a transaction that the caller holds"
+	}
+	return c.after(fmt.Errorf("serial: gave up waiting for %s, for %s: %w", c.series.subject(c.typ), what, end))
+}
+
+// after returns err, the error of a call that gave up, with the last failure before that, if there is one.
+func (c *asker) after(err error) error {
+	if c.note == nil {
+		return err
+	}
+	return wire.After(err, c.note.Load())
+}
+
+// Wait is the sequence's fourth step: it lets other callers open the period, for a random time that grows to a tenth of
+// a second.
+func (c *Call) Wait(ctx context.Context) Outcome {
+	pause := min(2*time.Millisecond<<c.waits, 100*time.Millisecond)
+	pause = pause/2 + rand.N(pause)
+	c.waits = min(c.waits+1, 10)
+	taken := errors.Is(c.refused, ErrTaken)
+	if left := longest - time.Since(c.began); !c.endless && pause > left {
+		return Outcome{Err: c.tooLong()}
+	}
+	if c.refused != nil && !taken && time.Until(c.deadline) < pause { // lock servers fail
+		return Outcome{Err: c.refused}
+	}
+	if err := wire.Sleep(ctx, pause); err != nil {
+		if c.refused == nil || taken {
+			err = fmt.Errorf("%w: %w", err, ErrTaken)
+		}
+		return Outcome{Err: c.after(err)}
+	}
+	if taken {
+		c.extend(pause)
+	}
+	return Outcome{Step: Again}
+}
