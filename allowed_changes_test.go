@@ -258,7 +258,7 @@ func (c change) run(t *testing.T) {
 			r.SetTime(now)
 			greatest = 0
 		case s.prepare:
-			require.NoError(t, older[0].Prepare(t.Context(), "IS", 2), "step %d", i)
+			require.NoError(t, older[0].Prepare(t.Context(), "IS"), "step %d", i)
 		case s.takeover:
 			gens := older
 			if s.toNew {

@@ -12,8 +12,7 @@ import (
 
 	"github.com/dailyserial/serial/internal/account"
 	"github.com/dailyserial/serial/internal/calendar"
-	"github.com/dailyserial/serial/internal/exchange"
-	"github.com/dailyserial/serial/internal/issue"
+	"github.com/dailyserial/serial/internal/series"
 	"github.com/dailyserial/serial/internal/template"
 )
 
@@ -282,20 +281,20 @@ func (g *Generator) audit(ctx context.Context, typ string, at When, used iter.Se
 	if a.lastAfter != nil {
 		return r, errors.New("serial: Audit: WithLastAfter is for Scheme.Audit; a Generator reads its counter itself")
 	}
-	counted, err := g.counter(ctx, typ, &a.period.Period)
+	first, last, err := g.counter(ctx, typ, &a.period.Period)
 	if err != nil {
 		return r, err
 	}
-	last := counted.Last
-	a.report.First = counted.Base + 1
+	if first > 0 {
+		a.report.First = first
+	}
 	if err := a.read(ctx, used, last); err != nil {
 		return r, err
 	}
-	counted, err = g.counter(ctx, typ, &a.period.Period)
+	_, after, err := g.counter(ctx, typ, &a.period.Period)
 	if err != nil {
 		return r, err
 	}
-	after := counted.Last
 	if after < last {
 		return r, fmt.Errorf("%w: the counter of %s in %s went back from %d to %d while the used numbers were read",
 			ErrCounterLost, g.subject(typ), calendar.FormatLabel(a.period.Label), last, after)
@@ -306,39 +305,42 @@ func (g *Generator) audit(ctx context.Context, typ string, at When, used iter.Se
 	return a.close(after), nil
 }
 
-// counter reads the counter of the current period or of one whose counter is still kept.
-func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period) (counted issue.Counter, err error) {
-	c, err := g.begin(ctx, typ, "", nil)
+// counter reads the counter of the current period or of one whose counter is still kept: 0 if no number was issued.
+// first is the first sequence of that period, 0 if Redis does not have it.
+func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period) (first, last int64, err error) {
+	c, err := g.begin(ctx, typ, "", 0, nil)
 	if err == nil {
-		counted, err = g.read(ctx, c, typ, p)
+		first, last, err = g.read(ctx, c, typ, p)
 	}
-	return counted, g.finish(ctx, c, err)
+	return first, last, g.finish(ctx, c, typ, err)
 }
 
-func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *calendar.Period) (counted issue.Counter,
-	err error) {
+func (g *Generator) read(ctx context.Context, c *series.Call, typ string, p *calendar.Period) (first, last int64, err error) {
 	label := calendar.FormatLabel(p.Label)
 	for {
 		past := p.Start < c.Current().Start
-		var current *exchange.Span
+		var counted series.Reading
 		if past {
-			current, counted, err = c.PeekAt(ctx, p.Label)
+			counted, err = c.History(ctx, p.Label)
 		} else {
-			current, counted, err = c.Peek(ctx)
+			counted, err = c.Peek(ctx)
 		}
-		switch {
-		case p.Start < current.Start && exchange.IsRefused(err, exchange.Lost): // another period has begun since
+		refusal, refused := errors.AsType[*series.Refusal](err)
+		switch current := counted.Span; {
+		case err != nil && !(refused && refusal.Status == series.Lost && p.Start < current.Start): // else another began
+			return 0, 0, err
 		case err != nil:
-			return counted, err
 		case p.Start > current.Start:
-			return counted, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
+			return 0, 0, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
 				g.subject(typ), label, calendar.FormatLabel(current.Label))
 		case past != (p.Start < current.Start): // this host's clock was ahead, or the period has just ended
-		case counted.Last < 0:
-			return counted, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no "+
+		case !past:
+			return counted.First[0], max(0, counted.Last[0]), nil
+		case counted.Last[1] < 0:
+			return 0, 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no "+
 				"longer kept; WithRetention keeps counters beyond their period", g.subject(typ), label)
 		default:
-			return counted, nil
+			return counted.First[1], counted.Last[1], nil
 		}
 	}
 }

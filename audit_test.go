@@ -516,7 +516,7 @@ func TestAuditMeanwhile(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 1, got.BeyondCount, "below the first, despite numbers issued meanwhile")
 
-		require.NoError(t, gen.Prepare(t.Context(), "PO", 1))
+		require.NoError(t, gen.Prepare(t.Context(), "PO"))
 		got, err = gen.Audit(t.Context(), "PO", serial.At(time.Now()), used())
 		require.NoError(t, err)
 		require.Zero(t, got.Last, "opened, and not used")
@@ -655,7 +655,7 @@ func TestAuditWithAnotherStart(t *testing.T) {
 		first := append(issue(low, 6), issue(high, 1)...)
 		audit(high, day1, first, 1, 7, 0)
 		requireSeq(t, 7)(high.Peek(t.Context(), "IS"))
-		require.NoError(t, low.Prepare(t.Context(), "IS", 2))
+		require.NoError(t, low.Prepare(t.Context(), "IS"))
 		time.Sleep(24 * time.Hour)
 		day2 := time.Now()
 		audit(high, day2, nil, 1, 0, 0)
@@ -669,7 +669,7 @@ func TestAuditWithAnotherStart(t *testing.T) {
 		third := issue(high, 2)
 		require.Equal(t, "IS200001031000", third[0])
 		audit(low, time.Now(), third, 1000, 1001, 0)
-		require.NoError(t, high.Prepare(t.Context(), "IS", 2))
+		require.NoError(t, high.Prepare(t.Context(), "IS"))
 		time.Sleep(24 * time.Hour)
 		audit(low, time.Now(), nil, 1000, 0, 0)
 		requireSeq(t, 0)(low.Peek(t.Context(), "IS"))
@@ -714,7 +714,7 @@ func TestAuditStartAfterALoss(t *testing.T) {
 		m.FlushAll()
 		if prepared {
 			m.SetTime(time.Now().Add(-24 * time.Hour))
-			require.NoError(t, gen.Prepare(t.Context(), "IS", 2))
+			require.NoError(t, gen.Prepare(t.Context(), "IS"))
 			m.SetTime(time.Now())
 		}
 		n, err := gen.NextNumber(t.Context(), "IS")

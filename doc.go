@@ -27,8 +27,8 @@
 //   - Right day: the printed day is the local day at the instant of issue, by Redis's clock, in every time zone. The
 //     same is true of every other [Period].
 //   - Live: a process that crashes or hangs while it opens a day delays the others by at most 8 s. A call without a
-//     deadline fails within 10 s if Redis or the lock servers are slow or silent, and within 30 s if others hold the
-//     lock.
+//     deadline fails within 10 s if Redis or the lock servers are slow or silent, and within 30 s if it has to wait for
+//     other callers.
 //
 // # What is not guaranteed
 //

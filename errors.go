@@ -5,17 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/dailyserial/serial/internal/calendar"
-	"github.com/dailyserial/serial/internal/exchange"
-	"github.com/dailyserial/serial/internal/issue"
-	"github.com/dailyserial/serial/internal/program"
-	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/operator"
+	"github.com/dailyserial/serial/internal/series"
 	"github.com/dailyserial/serial/internal/template"
 )
 
@@ -76,6 +72,11 @@ var (
 	// [ErrInvalidNumber].
 	ErrCheckDigit = template.ErrCheckDigit
 
+	// ErrImpossibleDate means that only the date keeps a text from being a number: it does not exist in the calendar or
+	// the time zone, its parts contradict each other, or no number has a date so early or late. The error also matches
+	// [ErrInvalidNumber].
+	ErrImpossibleDate = template.ErrImpossibleDate
+
 	// ErrNotReplicated means that too few replicas confirmed a number in time; see [WithReplicas]. The number is not
 	// returned and leaves a gap, except with [Generator.NextOnce]: if the request is repeated, it gets the number once
 	// enough replicas confirm it.
@@ -88,52 +89,52 @@ func (g *Generator) publicError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if refusal, ok := errors.AsType[*exchange.Refusal](err); ok {
+	if refusal, ok := errors.AsType[*series.Refusal](err); ok {
 		err = g.describe(refusal)
 	}
-	if errors.Is(err, issue.ErrTaken) && len(g.lockClients) > 1 {
+	if errors.Is(err, series.ErrTaken) && len(g.lockClients) > 1 {
 		err = fmt.Errorf("%w, or two of WithLockClients' clients are one server", err)
 	}
-	if end := redisrun.EndOf(ctx); end != nil && !errors.Is(err, end) {
+	if end := series.EndOf(ctx); end != nil && !errors.Is(err, end) {
 		return fmt.Errorf("%w (and the caller's context has ended: %w)", err, end)
 	}
 	return err
 }
 
 // describe says why numbers were refused: what happened, with dates, and what ends it.
-func (g *Generator) describe(r *exchange.Refusal) error {
-	typ, label := g.subject(r.Type), calendar.FormatLabel(r.Period.Label)
+func (g *Generator) describe(r *series.Refusal) error {
+	typ, label := g.subject(r.Type), calendar.FormatLabel(r.Span.Label)
 	entered := r.EnteredPeriod() // scripts reply Future and Conflict only for records that this version wrote
 	switch r.Status {
-	case exchange.Unconfirmed:
+	case series.Unconfirmed:
 		return fmt.Errorf("%w: %w", ErrNotReplicated, r.Unconfirmed)
-	case exchange.Unsteady:
+	case series.Unsteady:
 		return fmt.Errorf("%w: Redis's clock says %s, and does not stay in one period", ErrClockSkew, utc(r.Now))
-	case exchange.Skewed:
+	case series.Skewed:
 		return fmt.Errorf("%w: %s of %s would be opened at %s by Redis's clock, and it is %s by this host's: "+
 			"want at most %v apart; correct the clock that is wrong", ErrClockSkew, typ, label, utc(r.Now), utc(r.Received),
 			g.issuing.MaxSkew)
-	case exchange.Exhausted, exchange.Over:
+	case series.Exhausted, series.Over:
 		return g.describeExhausted(r)
-	case exchange.Lost:
+	case series.Lost:
 		content := describeContent(r.Detail, "string")
 		if r.HighWater > 0 {
 			content += fmt.Sprintf(", and %d is the last number that this process has seen", r.HighWater)
 		}
 		return fmt.Errorf("%w: numbers of %s were issued in %s, and %s %s; find the last one used, and run: %s",
-			ErrCounterLost, typ, label, g.issuer.CounterKey(r.Type, r.Period.Label), content, g.operate(r, "raise"))
-	case exchange.Future:
+			ErrCounterLost, typ, label, g.counters.Key(r.Type, r.Span.Label), content, g.operate(r, "raise"))
+	case series.Future:
 		return fmt.Errorf("%w: Redis's clock says %s, and %s is in %s already, entered by a clock that was "+
 			"ahead; if Redis's clock is right now, run: %s", ErrClockSkew, utc(r.Now), typ, g.interval(entered),
 			g.operate(r, "raise"))
-	case exchange.Unknown:
-		if master, replica := strings.CutPrefix(r.Detail, "role:slave "); replica {
+	case series.Unknown:
+		if strings.Contains(r.Detail, "role:slave") {
 			return fmt.Errorf("serial: WithLedger needs a master, and this server is a replica of %s; give the client the "+
-				"master's address, or use Sentinel or a Cluster client", master)
+				"master's address, or use Sentinel or a Cluster client", masterOf(r.Detail))
 		}
 		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; "+
 			"Redis says %q", r.Detail)
-	case exchange.OtherPrint:
+	case series.OtherPrint:
 		used, cure := "of all time", "give this generator its old template and key, or another type or key prefix"
 		if g.calendar.Unit != calendar.Never {
 			last := calendar.FormatLabel(r.Detail)
@@ -142,24 +143,24 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 		}
 		return fmt.Errorf("%w: numbers of %s %s were printed with another order of fields, alphabet, check digit or key, "+
 			"so that this generator might print the same text again; %s", ErrConflict, typ, used, cure)
-	case exchange.Calendar:
+	case series.Calendar:
 		if entered.Calendar == "" {
 			return fmt.Errorf("%w: %s %s, which this version did not write; stop all processes that issue these numbers, "+
-				"find the last one used, delete the key, and run: %s", ErrConflict, g.issuer.RecordKey(r.Type),
-				describeContent(r.Entered, "hash"), g.operate(r, "raise"))
+				"find the last one used, delete the key, and run: %s", ErrConflict, g.counters.RecordKey(r.Type),
+				describeContent(r.Detail, "hash"), g.operate(r, "raise"))
 		}
 		// Of days, for example, the year start counts only if the template prints a part of the business year.
 		same, ofYears := "the same ones", " of years "
-		if strings.HasPrefix(g.issuer.Counts, entered.Calendar+ofYears) {
+		if strings.HasPrefix(g.counters.Counts, entered.Calendar+ofYears) {
 			same = "a template without FFFF, FF, EEEE, EE, S and Q"
-		} else if strings.HasPrefix(entered.Calendar, g.issuer.Counts+ofYears) {
+		} else if strings.HasPrefix(entered.Calendar, g.counters.Counts+ofYears) {
 			same = "a template with FFFF, FF, EEEE, EE, S or Q, and the same year start"
 		}
 		return fmt.Errorf("%w: %s: it is counted by %s, but this generator counts by %s; a series keeps its period and year "+
 			"start: give this generator %s, or begin a new series with another type, or with another key prefix and another "+
 			"literal in the template",
-			ErrConflict, g.issuer.RecordKey(r.Type), entered.Calendar, g.issuer.Counts, same)
-	case exchange.Conflict:
+			ErrConflict, g.counters.RecordKey(r.Type), entered.Calendar, g.counters.Counts, same)
+	case series.Conflict:
 		return g.describeConflict(r, entered)
 	}
 	return fmt.Errorf("serial: unexpected script reply %q", r.Status)
@@ -170,39 +171,39 @@ func describeContent(content, typ string) string {
 	switch content {
 	case "":
 		return "is gone"
-	case exchange.OtherType:
+	case series.OtherType:
 		return "holds a value that is not a " + typ
 	}
 	return fmt.Sprintf("holds %.80q", content)
 }
 
 // describeExhausted describes that too few numbers are left, or that the last day has ended.
-func (g *Generator) describeExhausted(r *exchange.Refusal) error {
-	over, cure := r.Status == exchange.Over, "the template can print no wider sequence, so use another type"
+func (g *Generator) describeExhausted(r *series.Refusal) error {
+	over, cure := r.Status == series.Over, "the template can print no wider sequence, so use another type"
 	if wider, err := g.Scheme().WithTemplate(g.template.Widen()); err == nil {
 		cure = "a wider template, such as " + wider.text + ", takes effect at once"
 	}
 	switch {
-	case r.EarlierErr != nil && over: // that attempt may have consumed numbers, but ErrExhausted means that none were
-		return fmt.Errorf("serial: Redis failed, and the last day has ended since: %w", redisrun.Foreign(r.EarlierErr))
-	case r.EarlierErr != nil:
-		return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", redisrun.Foreign(r.EarlierErr))
+	case r.Earlier != nil && over: // that attempt may have consumed numbers, but ErrExhausted means that none were
+		return fmt.Errorf("serial: Redis failed, and the last day has ended since: %w", series.Foreign(r.Earlier))
+	case r.Earlier != nil:
+		return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", series.Foreign(r.Earlier))
 	case over:
 		return fmt.Errorf("%w: the last day for numbers of %s was %v, and Redis's clock says %s; a later WithUntil takes "+
 			"effect at once", ErrExhausted, g.subject(r.Type), g.until, utc(r.Now))
 	case len(r.Detail) > len(strconv.FormatInt(template.MaxSequence, 10)):
 		return fmt.Errorf("%w: %s holds more than any sequence, so somebody has changed it; find the last one used, delete "+
-			"the key, and run: %s", ErrExhausted, g.issuer.CounterKey(r.Type, r.Period.Label), g.operate(r, "raise"))
+			"the key, and run: %s", ErrExhausted, g.counters.Key(r.Type, r.Span.Label), g.operate(r, "raise"))
 	case g.limit < g.template.Largest():
 		cure = "a larger WithLast takes effect at once"
 	}
 	return fmt.Errorf("%w: %s of %s is at %s of %d; %s",
-		ErrExhausted, g.subject(r.Type), calendar.FormatLabel(r.Period.Label), r.Detail, g.limit, cure)
+		ErrExhausted, g.subject(r.Type), calendar.FormatLabel(r.Span.Label), r.Detail, g.limit, cure)
 }
 
 // describeConflict describes a conflict with the settings of the period entered.
-func (g *Generator) describeConflict(r *exchange.Refusal, entered exchange.Period) error {
-	here := *r.Period
+func (g *Generator) describeConflict(r *series.Refusal, entered series.Recorded) error {
+	here := series.Recorded{Period: r.Span.Period}
 	if entered.Ledger && g.ledger == nil {
 		in := calendar.FormatLabel(here.Label)
 		if entered.Label != here.Label || entered.Start != here.Start || entered.End != here.End {
@@ -210,62 +211,63 @@ func (g *Generator) describeConflict(r *exchange.Refusal, entered exchange.Perio
 		}
 		return fmt.Errorf("%w: the numbers of %s in %s are %w, which this generator does not have; use the service's own "+
 			"command, which has the ledger (see package serialcmd); to leave the ledger, stop the service and run: %s",
-			ErrConflict, g.subject(r.Type), in, issue.ErrSetAside, g.operate(r, "takeover", "-leave-ledger"))
+			ErrConflict, g.subject(r.Type), in, series.ErrReserved, g.operate(r, "takeover", "-leave-ledger"))
 	}
 	return fmt.Errorf("%w: %s is in %s, but this generator's settings put it in %s: another time zone or day start "+
 		"is in use; if this generator is right, stop the other process and run: %s", ErrConflict, g.subject(r.Type),
 		g.interval(entered), g.interval(here), g.operate(r, "takeover"))
 }
 
+// masterOf returns the address of a replica's master, as INFO says it.
+func masterOf(info string) string {
+	address := [2]string{"?", "?"}
+	for i, field := range []string{"master_host:", "master_port:"} {
+		if _, rest, found := strings.Cut(info, field); found {
+			address[i], _, _ = strings.Cut(rest, "\r\n")
+		}
+	}
+	return address[0] + ":" + address[1]
+}
+
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // interval describes a period, in UTC and in the Generator's time zone.
-func (g *Generator) interval(p exchange.Period) string {
+func (g *Generator) interval(p series.Recorded) string {
 	from, to, zone := time.Unix(p.Start, 0), time.Unix(p.End, 0), g.calendar.Location
 	return fmt.Sprintf("%s from %s to %s (%s to %s in %s)", calendar.FormatLabel(p.Label), utc(from), utc(to),
 		from.In(zone).Format(time.DateTime), to.In(zone).Format(time.DateTime), zone)
 }
 
-// Package serialcmd reaches settings of a Generator through package program.
-func init() {
-	program.Describe = func(of any) program.Facts {
-		if s, ok := of.(*Scheme); ok {
-			return s.facts()
-		}
-		g := of.(*Generator)
-		f := g.facts()
-		f.Client, f.Leave = g.issuing.Client, g.leave
-		l, ok := g.ledger.(*watchedLedger)
-		f.Ledger, f.LedgerFails = g.ledger != nil, func() bool { return ok && l.failing.Load() }
-		return f
-	}
-	program.Derive = func(generator any, name string, flags []string, hooks any) any {
-		c := generator.(*Generator).config
-		c.program, c.hooks = programName{name, flags}, append([]Hooks{hooks.(Hooks)}, c.hooks...)
-		if c.ledger != nil {
-			c.ledger = &watchedLedger{Ledger: c.ledger}
-		}
-		return newGenerator(&c)
-	}
+// Facts returns settings of s that package serialcmd needs. Their type is not part of the public API and may change in
+// any release.
+func (s *Scheme) Facts() operator.Facts { return s.facts() }
+
+// Facts returns settings of g that package serialcmd needs. Their type is not part of the public API and may change in
+// any release.
+func (g *Generator) Facts() operator.Facts {
+	f := g.facts()
+	f.Client, f.Retention, f.Ledger = g.issuing.Client, g.issuing.Retention, g.ledger != nil
+	return f
 }
 
-func (s *scheme) facts() program.Facts {
-	return program.Facts{Calendar: s.calendar, Template: s.text, PrintSeq: s.template.PrintSeq, Shared: s.shared,
-		Hidden: s.key != nil}
-}
-
-// A watchedLedger reports whether a ledger fails.
-type watchedLedger struct {
-	Ledger
-	failing atomic.Bool // the last request has not succeeded, or not yet
-}
-
-func (l *watchedLedger) Reserve(ctx context.Context, r Reservation) (after int64, err error) {
-	l.failing.Store(true)
-	if after, err = l.Ledger.Reserve(ctx, r); err == nil {
-		l.failing.Store(false)
+func (s *scheme) facts() operator.Facts {
+	f := operator.Facts{Calendar: s.calendar, Text: s.text, Template: s.template, Start: s.base + 1, Last: s.last,
+		Prefix: s.prefix, Shared: s.shared, Hidden: s.key != nil}
+	if s.over > 0 {
+		f.Until = s.until.String()
 	}
-	return after, err
+	return f
+}
+
+// ForProgram returns a copy of g for a program that serves an operator. If an error of the copy says what to run, the
+// command begins with name, the name of the program. If flags is nil, the program has g's settings, as programs made
+// with package serialcmd have. Otherwise the command also has command serial's flags for g's settings, followed by
+// flags. hooks are called before g's own; NearlyExhaustedAt must be 0 to 1, as for [WithHooks].
+func (g *Generator) ForProgram(name string, flags []string, hooks Hooks) *Generator {
+	c := g.config
+	hooks.NearlyExhaustedAt = cmp.Or(hooks.NearlyExhaustedAt, 0.8)
+	c.program, c.hooks = programName{name, flags}, append([]Hooks{hooks}, c.hooks...)
+	return newGenerator(&c)
 }
 
 // A programName is the name of the command that errors name; "" in a process that is not one.
@@ -274,95 +276,21 @@ type programName struct {
 	flags []string // after those for the settings; nil if the command needs none
 }
 
-// lastReserved is the SEQ of a command that leaves a ledger. With the last number used, numbers of burned blocks above
-// it would be issued.
-const lastReserved = "SEQ is the last sequence set aside (reserved) in the ledger for "
-
 // operate returns the command that ends a refusal. The operator fills in SEQ. The only flag is -leave-ledger.
-func (g *Generator) operate(r *exchange.Refusal, command string, flags ...string) string {
+func (g *Generator) operate(r *series.Refusal, command string, flags ...string) string {
 	where := "SEQ is the last number used of "
 	if len(flags) > 0 {
-		where = lastReserved
+		where = operator.LastReserved
 	}
-	where += calendar.FormatLabel(r.Period.Label) + ", or 0"
+	where += calendar.FormatLabel(r.Span.Label) + ", or 0"
 	line := append([]string{cmp.Or(g.program.name, "serial"), command}, flags...)
 	switch own := g.ledger != nil || g.issuing.Floor != nil || g.key != nil; {
 	case g.program.flags != nil || g.program.name == "" && !own:
-		settings, zone := g.flags(r.Period.Start, r.Period.End)
+		settings, zone := g.Facts().Flags(r.Span.Start, r.Span.End)
 		line, where = append(append(line, settings...), g.program.flags...), zone+where
 	case g.program.name == "":
 		line[0] = "PROGRAM"
 		where = "PROGRAM is the service's own command (see package serialcmd), and " + where
 	}
-	return strings.Join(append(line, operands(r.Type)...), " ") + ", where " + where
-}
-
-// leave returns the command that leaves the ledger, which only a program without it can run.
-func (g *Generator) leave(typ string) string {
-	settings, where := g.flags(time.Now().Unix())
-	line := append([]string{"serial", "takeover", "-leave-ledger"}, settings...)
-	if g.key != nil {
-		line = append(line, "-hidden-key", "FILE")
-		where += "FILE has the key that hides sequences, and "
-	}
-	return strings.Join(append(line, operands(typ)...), " ") + ", where " + where +
-		lastReserved + "the current period, or 0"
-}
-
-// operands returns the arguments TYPE and SEQ.
-func operands(typ string) []string {
-	switch {
-	case typ == "":
-		return []string{"SEQ"}
-	case typ[0] == '-':
-		return []string{"--", typ, "SEQ"}
-	}
-	return []string{typ, "SEQ"}
-}
-
-// flags returns cmd/serial's flags for the settings that are not the default and that such a command needs, except a
-// hidden key. If the name of the time zone does not mean that zone at these instants, the operator fills in ZONE, and
-// where says so.
-func (g *Generator) flags(instants ...int64) (line []string, where string) {
-	s := &g.scheme
-	flag := func(name, value, usual string) {
-		separator := " "
-		if strings.HasPrefix(value, "-") {
-			separator = "="
-		}
-		if value != usual {
-			line = append(line, fmt.Sprintf("-%s%s'%s'", name, separator, strings.ReplaceAll(value, "'", `'\''`)))
-		}
-	}
-	if name := s.calendar.Location.String(); s.zoneHasName(name, instants) {
-		flag("tz", name, "")
-	} else {
-		line, where = []string{"-tz ZONE"}, "ZONE is the IANA name of the service's time zone, and "
-	}
-	flag("period", s.calendar.Unit.Noun(), calendar.Day.Noun())
-	y := s.calendar.YearStart
-	flag("year-start", fmt.Sprintf("%02d-%02d", y.Month+1, y.Day+1), "01-01")
-	flag("day-start", (time.Duration(s.calendar.DayStart) * time.Second).String(), "0s")
-	flag("template", s.text, template.Usual(s.calendar))
-	flag("start", strconv.FormatInt(s.base+1, 10), "1")
-	flag("last", strconv.FormatInt(s.last, 10), "0")
-	flag("prefix", s.prefix, defaultPrefix)
-	flag("retention", strconv.Itoa(g.issuing.Retention), "0")
-	if s.over > 0 {
-		line = append(line, "-until "+s.until.String())
-	}
-	if s.shared {
-		line = append(line, "-shared")
-	}
-	return line, where
-}
-
-// zoneHasName reports whether a command understands a name as this time zone at these instants, Unix seconds.
-func (s *scheme) zoneHasName(name string, instants []int64) bool {
-	named, err := time.LoadLocation(name)
-	return err == nil && name != "" && !slices.ContainsFunc(instants, func(unix int64) bool {
-		_, here := s.local(unix).Zone()
-		_, there := time.Unix(unix, 0).In(named).Zone()
-		return here != there
-	})
+	return strings.Join(append(line, operator.Operands(r.Type)...), " ") + ", where " + where
 }

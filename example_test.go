@@ -9,6 +9,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -259,6 +260,80 @@ func ExampleGenerator_Takeover() {
 	// IS202110240002 <nil>
 }
 
+// A runbook takes series over, but leaves those with a ledger to a person. This one has none.
+func ExampleGenerator_TakeoverKeepingLedger() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx := context.Background()
+	if err := gen.TakeoverKeepingLedger(ctx, "IS", 7); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(gen.Next(ctx, "IS"))
+	// Output:
+	// IS202110240008 <nil>
+}
+
+// In the service's own command, errors name that command.
+func ExampleGenerator_ForProgram() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx := context.Background()
+	fmt.Println(gen.Next(ctx, "IS"))
+	m.Del("serial:{IS}:20211024") // a mishap
+	_, err = gen.ForProgram("orders-serial", nil, serial.Hooks{}).Next(ctx, "IS")
+	_, advice, _ := strings.Cut(err.Error(), "; ")
+	fmt.Println(advice)
+	// Output:
+	// IS202110240001 <nil>
+	// find the last one used, and run: orders-serial raise IS SEQ, where SEQ is the last number used of 2021-10-24, or 0
+}
+
+func ExampleGenerator_Facts() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithKeyPrefix("shop"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	facts := gen.Facts()
+	fmt.Println(facts.Prefix, facts.Text, facts.Ledger)
+	// Output:
+	// shop {type}{date:yyyyMMdd}{seq:4} false
+}
+
+func ExampleScheme_Facts() {
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithStart(100))
+	if err != nil {
+		log.Fatal(err)
+	}
+	facts := scheme.Facts()
+	fmt.Println(facts.Start, facts.Shared, facts.Hidden)
+	// Output:
+	// 100 false false
+}
+
 // In the evening, a job opens the next day. At midnight nobody waits for a lock.
 func ExampleGenerator_Prepare() {
 	m, err := miniredis.Run() // a Redis in memory, in place of yours
@@ -275,7 +350,7 @@ func ExampleGenerator_Prepare() {
 	}
 
 	ctx := context.Background()
-	if err := gen.Prepare(ctx, "IS", 2); err != nil { // today and tomorrow
+	if err := gen.Prepare(ctx, "IS"); err != nil { // today and tomorrow
 		log.Fatal(err)
 	}
 	m.SetTime(time.Date(2021, time.October, 25, 0, 0, 0, 0, time.UTC))

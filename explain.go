@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/dailyserial/serial/internal/backlog"
-	"github.com/dailyserial/serial/internal/exchange"
+	"github.com/dailyserial/serial/internal/series"
 	"github.com/dailyserial/serial/internal/template"
 )
 
@@ -34,8 +35,9 @@ const (
 	BlockBurned = "block burned"
 	// AnswerLost, a possible reason: an attempt that may have counted got no answer, or an error that does not prove
 	// that the script did not run. The range begins above the greatest sequence that the process had returned before,
-	// and ends with the largest sequence. Attempts of one type and period within a second make one explanation, which
-	// says how many there were: "answer lost: 3 attempts".
+	// and ends with the largest sequence. The hook gets at most one a second for each series and period. Those that come
+	// meanwhile are merged into one with the least First and the earliest At, which says how many attempts there were:
+	// "answer lost: 3 attempts". [Generator.Flush] does not wait for that second.
 	AnswerLost = "answer lost"
 	// Raised, a possible reason: [Generator.Raise] or [Generator.Takeover] lifted the counter over these. Redis may
 	// have lost data before that, so callers may have some of them. Nothing is reported if the counter or the answer
@@ -157,9 +159,21 @@ func checkProse(text string, least, most int) string {
 
 // reasons has the reason for each cause of a gap.
 var reasons = [...]string{
-	exchange.CallerLeft: CallerLeft, exchange.NotReplicated: NotReplicated, exchange.AnswerLost: AnswerLost,
-	exchange.Raised: Raised, exchange.BlockSkipped: BlockSkipped, exchange.BlockBurned: BlockBurned,
+	series.CallerLeft: CallerLeft, series.NotReplicated: NotReplicated, series.AnswerLost: AnswerLost,
+	series.Raised: Raised, series.BlockSkipped: BlockSkipped, series.BlockBurned: BlockBurned,
 }
+
+// UnusedFailed notes that a call of [Hooks].Unused, whose context is ctx, has not kept its explanation, because of err.
+// A hook that tries again notes every failure, and nil once it succeeds. If the last err is not nil when the hook
+// returns, the explanation is lost. The error of [Generator.Flush] lists what is not kept, and wraps the last err. With
+// any other context, UnusedFailed does nothing.
+func UnusedFailed(ctx context.Context, err error) {
+	if note, ok := ctx.Value(noteKey{}).(func(error)); ok {
+		note(err)
+	}
+}
+
+type noteKey struct{} // in the context of an Unused hook; the value is a func(error)
 
 // Flush waits until [Hooks].Unused has received all unused numbers, including those that Redis has yet to return to a
 // caller who has left. Call it before a process ends, but not from the hook: numbers that are not reported stay
@@ -173,40 +187,99 @@ func (g *Generator) Flush(ctx context.Context) error {
 	if g.reporter == nil {
 		return nil
 	}
-	idle := g.reporter.flush()
-	var gaveUp error
-	select {
-	case <-idle: // also if ctx has ended
-	default:
-		select {
-		case <-idle:
-		case <-ctx.Done():
-			gaveUp = fmt.Errorf("gave up waiting until all unused numbers are reported: %w", ctx.Err())
+	var err error
+	for _, part := range g.reporter.flush(ctx) {
+		if err == nil {
+			err = fmt.Errorf("serial: Flush: %w", part)
+		} else {
+			err = fmt.Errorf("%w; %w", err, part)
 		}
 	}
-	rest := g.reporter.unreported()
-	switch {
-	case gaveUp != nil && rest != nil:
-		return fmt.Errorf("serial: Flush: %w; %w", gaveUp, rest)
-	case cmp.Or(gaveUp, rest) == nil:
-		return nil
+	return err
+}
+
+// flush waits until everything is reported or ctx ends. Of ctx's error, a list of what is not reported, and the last
+// error of a hook, it returns those that there are. It forgets what hooks have given up.
+func (r *reporter) flush(ctx context.Context) (errs []error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.flushing++
+	r.signal()
+	for ctx.Err() == nil && (r.running || r.pending > 0) {
+		r.await(ctx)
 	}
-	return fmt.Errorf("serial: Flush: %w", cmp.Or(gaveUp, rest))
+	r.flushing--
+	if r.running || r.pending > 0 {
+		errs = append(errs, fmt.Errorf("gave up waiting until all unused numbers are reported: %w", ctx.Err()))
+	}
+	all, dropped := r.lost.Rest()
+	last := r.lastErr
+	r.lost, r.lastErr = backlog.New[gapKey](mostWaiting, 0), nil
+	if r.current != nil {
+		all, last = append(all, r.current.Entry), cmp.Or(cmp.Or(r.current.errs...), last)
+	}
+	waiting, more := r.queue.Rest()
+	text := r.list(append(all, waiting...))
+	if n := dropped + more; n > 0 {
+		text += fmt.Sprintf("; explanations dropped, since too many were waiting: %d", n)
+	}
+	if r.pending > 0 {
+		text += fmt.Sprintf("; numbers of requests that may still get a reply: %d", r.pending)
+	}
+	if text != "" {
+		errs = append(errs, errors.New("not reported: "+strings.TrimPrefix(text, "; ")))
+	}
+	if last != nil {
+		errs = append(errs, fmt.Errorf("last error: %w", series.Foreign(last)))
+	}
+	return errs
+}
+
+// A gapKey identifies queue entries that may be merged.
+type gapKey struct {
+	typ   string
+	start int64 // of the period, Unix seconds
+	cause series.Cause
+}
+
+// list returns a text with the ranges of all entries, grouped by their keys. It begins with "; " unless it is empty.
+func (r *reporter) list(all []*backlog.Entry[gapKey]) string {
+	slices.SortFunc(all, func(a, b *backlog.Entry[gapKey]) int {
+		return cmp.Or(cmp.Compare(a.Key.typ, b.Key.typ), cmp.Compare(a.Key.start, b.Key.start),
+			cmp.Compare(a.Key.cause, b.Key.cause), cmp.Compare(a.First, b.First))
+	})
+	var text strings.Builder
+	for i := 0; i < len(all); {
+		e, group := *all[i], i == 0 || all[i].Key != all[i-1].Key
+		for i++; i < len(all) && all[i].Key == e.Key && all[i].First <= e.Last+1; i++ {
+			e.Last = max(e.Last, all[i].Last)
+		}
+		if group {
+			fmt.Fprintf(&text, "; %s from %s (%s): %d", cmp.Or(e.Key.typ, r.series("")),
+				r.local(e.Key.start).Format(time.RFC3339), reasons[e.Key.cause], e.First)
+		} else {
+			fmt.Fprintf(&text, ", %d", e.First)
+		}
+		if e.First < e.Last {
+			fmt.Fprintf(&text, " to %d", e.Last)
+		}
+	}
+	return text.String()
 }
 
 // possible reports whether a cause is only a possible reason.
-func (r *reporter) possible(c exchange.Cause) bool {
-	return c == exchange.AnswerLost || c == exchange.Raised || c == exchange.BlockSkipped ||
-		c == exchange.NotReplicated && !r.ledger
+func (r *reporter) possible(c series.Cause) bool {
+	return c == series.AnswerLost || c == series.Raised || c == series.BlockSkipped ||
+		c == series.NotReplicated && r.ledger == nil
 }
 
 // explanation returns the Explanation of a queue entry.
-func (r *reporter) explanation(e backlog.Entry[gapKey]) Explanation {
+func (r *reporter) explanation(e *backlog.Entry[gapKey]) Explanation {
 	k, reason, possible := e.Key, reasons[e.Key.cause], r.possible(e.Key.cause)
-	if k.cause == exchange.AnswerLost {
-		reason += fmt.Sprintf(": %d attempt", e.Merged)
-		if e.Merged > 1 {
-			reason += "s"
+	if e.Gathers {
+		reason += fmt.Sprintf(": %d attempts", e.Merged)
+		if e.Merged == 1 {
+			reason = strings.TrimSuffix(reason, "s")
 		}
 	}
 	if e.Dropped > 0 {

@@ -174,28 +174,6 @@ func TestUnused(t *testing.T) {
 			wg.Wait()
 			return []string{"IS 4-4 caller left!"}
 		},
-		"several types": func(t *testing.T, gen generator, next *fault, brief context.Context) []string {
-			require.NoError(t, errOf(gen.Next(t.Context(), "SO")))
-			all, cancel := context.WithTimeout(t.Context(), time.Hour)
-			defer cancel()
-			var wg sync.WaitGroup
-			together := func(fault func(cmd redis.Cmder, send func() error) error) {
-				next.set(inFlight)
-				wg.Go(func() { require.NoError(t, errOf(gen.Next(all, "IS"))) })
-				synctest.Wait()
-				next.set(fault)
-				wg.Go(func() { require.NoError(t, errOf(gen.Next(all, "IS"))) })
-				wg.Go(func() { require.NoError(t, errOf(gen.Next(all, "SO"))) })
-				synctest.Wait()
-			}
-			together(lose) // IS 3 and SO 2
-			wg.Wait()
-			require.NoError(t, errOf(gen.Next(t.Context(), "IS"))) // a quick call, so later ones are not shared
-			together(late)                                         // SO 4
-			require.ErrorIs(t, errOf(gen.Next(brief, "SO")), context.DeadlineExceeded)
-			wg.Wait()
-			return []string{"IS 3-" + most + lost1, "SO 2-" + most + lost1, "SO 5-5 caller left!"}
-		},
 		"an answer that is lost": func(t *testing.T, gen generator, next *fault, _ context.Context) []string {
 			next.set(lose)
 			require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 5)))
@@ -213,8 +191,9 @@ func TestUnused(t *testing.T) {
 					panic("boom")
 				})
 				require.PanicsWithValue(t, "boom", func() { _, _ = gen.NextN(t.Context(), "IS", n) })
+				synctest.Wait()
 			}
-			return []string{"IS 2-" + most + " answer lost: 2 attempts?"}
+			return []string{"IS 2-" + most + lost1, "IS 2-" + most + lost1}
 		},
 		"a repeated request": func(t *testing.T, gen generator, next *fault, brief context.Context) []string {
 			next.set(late)
@@ -273,17 +252,6 @@ func TestUnused(t *testing.T) {
 			require.NoError(t, gen.Raise(t.Context(), "IS", 10))
 			return []string{"IS 5-10 raised?"}
 		},
-		"attempts within a second": func(t *testing.T, gen generator, next *fault, _ context.Context) []string {
-			for range 3 {
-				next.set(lose)
-				require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 2)))
-				time.Sleep(300 * time.Millisecond)
-			}
-			time.Sleep(200 * time.Millisecond) // more than a second after the first
-			next.set(lose)
-			require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 2)))
-			return []string{"IS 2-" + most + " answer lost: 3 attempts?", "IS 14-" + most + lost1}
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *simulation) {
@@ -297,6 +265,110 @@ func TestUnused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The hook hears of a lost answer at once, but once a second for each series and period. Those that come meanwhile are
+// merged, and delay no other explanation. Flush waits for no second.
+func TestAnswersLostWithinASecond(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		var heard []string
+		begin := time.Now()
+		since := func(at time.Time) time.Duration { return at.Sub(begin).Round(100 * time.Millisecond) }
+		next, failing, wait := &fault{}, false, time.Duration(0)
+		generator := func(opts ...serial.Option) *serial.Generator {
+			return newGenerator(t, m.Client(next.hook()), append(opts, serial.WithLocation(time.UTC), serial.WithHooks(
+				serial.Hooks{Unused: func(ctx context.Context, e serial.Explanation) {
+					heard = append(heard, fmt.Sprintf("%v: %s from %d, %s at %v", since(time.Now()), e.Type, e.First, e.Reason,
+						since(e.At)))
+					if time.Sleep(wait); failing {
+						serial.UnusedFailed(ctx, errBoom)
+					}
+				}}))...)
+		}
+		gen := generator()
+		require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 5)))
+		require.NoError(t, errOf(gen.NextN(t.Context(), "PO", 5)))
+		lost := func(at time.Duration, typ string) {
+			t.Helper()
+			time.Sleep(at - time.Since(begin))
+			next.set(lose)
+			require.NoError(t, errOf(gen.Next(t.Context(), typ)))
+		}
+		requireHeard := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			require.ElementsMatch(t, want, heard)
+			heard = nil
+		}
+		const ms = time.Millisecond
+		begin = time.Now()
+		lost(0, "IS")
+		requireHeard("0s: IS from 6, answer lost: 1 attempt at 0s")
+		lost(300*ms, "IS")
+		lost(600*ms, "IS")
+		requireHeard()
+		lost(700*ms, "PO")
+		require.NoError(t, gen.Raise(t.Context(), "IS", 20))
+		requireHeard("700ms: PO from 6, answer lost: 1 attempt at 700ms", "700ms: IS from 12, raised at 700ms")
+		time.Sleep(time.Second - time.Since(begin))
+		requireHeard("1s: IS from 8, answer lost: 2 attempts at 300ms")
+		lost(1900*ms, "IS")
+		requireHeard()
+		time.Sleep(100 * ms)
+		requireHeard("2s: IS from 12, answer lost: 1 attempt at 1.9s")
+		lost(9*time.Second, "IS")
+		requireHeard("9s: IS from 23, answer lost: 1 attempt at 9s")
+		lost(9100*ms, "IS")
+		requireHeard()
+		require.NoError(t, gen.Flush(t.Context()))
+		requireHeard("9.1s: IS from 25, answer lost: 1 attempt at 9.1s")
+
+		// While a reply may still come, more answers may be lost, so Flush waits for it first.
+		time.Sleep(19*time.Second - time.Since(begin))
+		next.set(late)
+		brief, cancel := context.WithTimeout(t.Context(), 100*ms)
+		defer cancel()
+		require.ErrorIs(t, errOf(gen.Next(brief, "PO")), context.DeadlineExceeded)
+		lost(19500*ms, "IS")
+		requireHeard("19.5s: IS from 27, answer lost: 1 attempt at 19.5s")
+		go func() { _ = gen.Flush(t.Context()) }()
+		lost(19600*ms, "IS")
+		lost(19700*ms, "IS")
+		requireHeard()
+		time.Sleep(20100*ms - time.Since(begin))
+		requireHeard("20s: PO from 8, caller left at 20s", "20s: IS from 29, answer lost: 2 attempts at 19.6s")
+
+		// A day has its own.
+		time.Sleep(24*time.Hour - 200*ms - time.Since(begin))
+		begin = time.Now()
+		lost(0, "IS")
+		lost(300*ms, "IS")
+		requireHeard("0s: IS from 33, answer lost: 1 attempt at 0s",
+			"300ms: IS from 1, answer lost: 1 attempt at 300ms")
+
+		// While the hook is busy for longer, they are merged all the same. Flush lists those that it has given up.
+		begin, wait, failing = time.Now(), 3500*ms, true
+		lost(time.Second, "PO")
+		for i := range 4 {
+			lost(time.Duration(i+2)*time.Second, "IS")
+		}
+		require.ErrorContains(t, gen.Flush(t.Context()), "serial: Flush: not reported: IS from 2000-01-02T00:00:00Z (answer "+
+			"lost): 2 to 9999; PO from 2000-01-02T00:00:00Z (answer lost): 1 to 9999; last error: ")
+		requireHeard("1s: PO from 1, answer lost: 1 attempt at 1s", "4.5s: IS from 2, answer lost: 3 attempts at 2s",
+			"8s: IS from 8, answer lost: 1 attempt at 5s")
+
+		// Types that share a counter share the second.
+		begin, wait, failing = time.Now(), 0, false
+		gen = generator(serial.WithSharedCounter())
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+		for i := range 4 {
+			next.set(lose)
+			require.NoError(t, errOf(gen.NextN(t.Context(), []string{"IS", "PO"}[i%2], 1+i/2)))
+			synctest.Wait()
+		}
+		require.NoError(t, gen.Flush(t.Context()))
+		requireHeard("0s:  from 2, answer lost: 1 attempt at 0s", "0s:  from 4, answer lost: 3 attempts at 0s")
+	})
 }
 
 // A late answer raises the high-water mark: a counter that falls behind it is lost.
@@ -341,13 +413,20 @@ func TestBlockSkipped(t *testing.T) {
 		m.FlushAll()
 		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		require.Empty(t, reports.flushed(t, gen))
-		// It is lost again, and Redis forgets who may install a block while one is set aside: that is burned, and
-		// another one is set aside above it.
+		// It is lost again, and Redis forgets the lock, too, while a block is reserved. Another process opens the period
+		// meanwhile, so the block is burned.
 		m.FlushAll()
-		var forget sync.Once
-		ledger.before(func(serial.Reservation) error { forget.Do(func() { m.HDel("serial:{IS}", "claim") }); return nil })
-		requireResult(t, "IS"+today(time.UTC)+"0054")(gen.Next(t.Context(), "IS"))
-		require.Equal(t, []string{"IS 44-53 block burned!"}, reports.flushed(t, gen))
+		other := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithLedger(ledger, 10))
+		var forgot atomic.Bool
+		ledger.before(func(serial.Reservation) error {
+			if forgot.CompareAndSwap(false, true) {
+				m.FlushAll()
+				requireResult(t, "IS"+today(time.UTC)+"0044")(other.Next(t.Context(), "IS"))
+			}
+			return nil
+		})
+		requireResult(t, "IS"+today(time.UTC)+"0045")(gen.Next(t.Context(), "IS"))
+		require.Equal(t, []string{"IS 54-63 block burned!"}, reports.flushed(t, gen))
 	})
 }
 
@@ -377,7 +456,7 @@ func TestBlockBurned(t *testing.T) {
 	once := func(ctx context.Context, gen *serial.Generator) error { return errOf(gen.NextOnce(ctx, "IS", "a")) }
 	raise := func(ctx context.Context, gen *serial.Generator) error { return gen.Raise(ctx, "IS", 3) }
 	refuseLate := func(cmd redis.Cmder, send func() error) error {
-		time.Sleep(lockExpiry) // the claim expires too
+		time.Sleep(lockExpiry)
 		return refuse(cmd, send)
 	}
 	arriveLate := func(_ redis.Cmder, send func() error) error {
@@ -387,7 +466,6 @@ func TestBlockBurned(t *testing.T) {
 	for name, row := range map[string]struct {
 		open   func(cmd redis.Cmder, send func() error) error // fault of the first open.lua
 		always bool                                           // it affects all of them
-		slow   time.Duration                                  // duration of the first script
 		sleep  time.Duration                                  // the ledger's time for a block
 		floor  int64
 		call   func(ctx context.Context, gen *serial.Generator) error // next if nil
@@ -395,8 +473,7 @@ func TestBlockBurned(t *testing.T) {
 		want   []string
 	}{
 		"an open that is not sent at first": {open: refuse},
-		"an open that is not sent at first, and then too late": {
-			open: refuseLate, want: []string{"IS 1-10 block burned!", "IS 1-10 block skipped?"}},
+		"an open that is not sent in time":  {open: refuseLate, fails: true, want: []string{"IS 1-10 block burned!"}},
 		"an open that is not sent": {open: refuse, always: true, fails: true,
 			want: []string{"IS 1-10 block burned!"}},
 		"an open whose answer is lost": {open: lose, fails: true,
@@ -407,16 +484,16 @@ func TestBlockBurned(t *testing.T) {
 			return next(ctx, gen)
 		}},
 		"a ledger that answers after its time":    {sleep: time.Minute, fails: true, want: []string{"IS 1-10 block burned!"}},
-		"an operator's open whose answer is lost": {open: lose, call: raise},
-		"an operator's open that arrives after its repeat": {
-			slow: 5 * time.Second, open: arriveLate, call: raise, want: []string{"IS 1-3 raised?"}},
-		"a request's open that arrives after its repeat": {
-			open: arriveLate, call: once, want: []string{"IS 1-10 block burned!", "IS 1-10 block skipped?"}},
+		"an operator's open whose answer is lost": {open: lose, call: raise, fails: true},
+		"an operator's open that arrives late": {
+			open: arriveLate, call: raise, fails: true, want: []string{"IS 1-13 block burned!"}},
+		"a request's open that arrives late": {
+			open: arriveLate, call: once, fails: true, want: []string{"IS 1-10 block burned!"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *simulation) {
 				reports, ledger := &explanations{}, &spyLedger{}
-				var first, opened sync.Once
+				var opened sync.Once
 				armed := false
 				hook := hook(func(process redis.ProcessHook) redis.ProcessHook {
 					return func(ctx context.Context, cmd redis.Cmder) error {
@@ -425,7 +502,6 @@ func TestBlockBurned(t *testing.T) {
 						if !armed || !strings.HasPrefix(cmd.Name(), "eval") {
 							return send()
 						}
-						first.Do(func() { time.Sleep(row.slow) })
 						fails := row.always
 						if isOpen(cmd) && row.open != nil {
 							if opened.Do(func() { fails = true }); fails {
@@ -603,7 +679,7 @@ func TestDeletedDocumentsAfterAStall(t *testing.T) {
 			attempts, merged = attempts+n, merged+1
 		}
 		require.Greater(t, attempts, 10)
-		require.LessOrEqual(t, merged, 1+int(took/time.Second), "one for each second")
+		require.LessOrEqual(t, merged, 2+int(took/time.Second), "one for each second, and one for Flush")
 		time.Sleep(time.Minute) // for abandoned replies
 	})
 }
@@ -678,6 +754,7 @@ func TestFlush(t *testing.T) {
 				case 1:
 					panic("dropped")
 				case 2:
+					serial.UnusedFailed(ctx, errBoom)
 					runtime.Goexit()
 				}
 			},
@@ -695,7 +772,7 @@ func TestFlush(t *testing.T) {
 			require.NoError(t, gen.Raise(t.Context(), "IS", int64(10+i)))
 		}
 		close(stop)
-		require.NoError(t, gen.Flush(t.Context()))
+		require.ErrorIs(t, gen.Flush(t.Context()), errBoom, "the second one is lost")
 		require.Len(t, reports, 4)
 		require.NoError(t, gen.Flush(within), "nothing is left, so an ended context does no harm")
 	})

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -107,6 +108,7 @@ func TestLimitOfAClockNineDaysAhead(t *testing.T) {
 			m.SetTime(time.Now().AddDate(0, 0, 9))
 			_, err = newGenerator(t, m.Client()).Next(t.Context(), "OTHER")
 			require.ErrorIs(t, err, serial.ErrClockSkew, "a wrong clock opens nothing")
+			synctest.Wait() // until the lock is released
 			require.Empty(t, m.Keys())
 			m.SetTime(time.Time{})
 			m.ClockTTL(true)

@@ -23,7 +23,7 @@ import (
 	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/internal/redistest/memory"
-	"github.com/dailyserial/serial/internal/store"
+	inner "github.com/dailyserial/serial/internal/series"
 	"github.com/dailyserial/serial/serialtest"
 )
 
@@ -182,6 +182,12 @@ func startMini(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	return m, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 }
 
+// requireNoKeys requires that there is no key, apart from a lock that is just being released.
+func requireNoKeys(t *testing.T, m *miniredis.Miniredis) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(m.Keys()) == 0 }, 2*time.Second, time.Millisecond, "%v", m.Keys())
+}
+
 // simulation is a Redis in memory for a bubble of testing/synctest.
 type simulation struct {
 	*memory.Redis
@@ -217,14 +223,35 @@ func (s *simulation) requireExpiries() {
 	}
 }
 
-// hook is a redis.Hook around every single command.
+// hook is a redis.Hook around every command. In a pipeline, it is around each command, and the last one sends all.
 type hook func(next redis.ProcessHook) redis.ProcessHook
 
 func (h hook) DialHook(next redis.DialHook) redis.DialHook          { return next }
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return h(next) }
 
 func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == "client" { // a connection is set up
+			return next(ctx, cmds)
+		}
+		sent := false
+		send := func(ctx context.Context) error {
+			sent = true
+			return next(ctx, cmds)
+		}
+		for _, cmd := range slices.Backward(cmds) {
+			inner := send
+			send = func(ctx context.Context) error {
+				return h(func(ctx context.Context, cmd redis.Cmder) error {
+					if err := inner(ctx); !sent {
+						return err
+					}
+					return cmd.Err()
+				})(ctx, cmd)
+			}
+		}
+		return send(ctx)
+	}
 }
 
 // around calls f for every command; f must send it.
@@ -291,11 +318,12 @@ func (f everyCall) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// isOpen reports whether cmd is lua/open.lua.
+// isOpen reports whether cmd is lua/serial.lua with a grant.
 func isOpen(cmd redis.Cmder) bool {
 	args := cmd.Args()
 	return strings.HasPrefix(cmd.Name(), "eval") &&
-		(args[1] == store.OpenScript.Digest || args[1] == store.OpenScript.Source)
+		(args[1] == inner.SerialScript.Digest || args[1] == inner.SerialScript.Source) &&
+		strings.Contains(fmt.Sprint(args[len(args)-1]), `"grant":`)
 }
 
 // A backend is a Redis that a behaviour suite runs on.
@@ -371,9 +399,14 @@ func (s *series) refused(gen *serial.Generator, want error) {
 	require.Equal(s.t, before, after)
 }
 
-// keys returns which of the record, the day's counter and its lock exist.
+// keys returns which of the record, the day's counter and its lock exist, once no lock is just being released.
 func (s *series) keys() []string {
 	var found []string
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if s.rdb.Exists(s.t.Context(), s.counter+":lock").Val() == 0 {
+			break
+		}
+	}
 	for _, key := range []string{s.record, s.counter, s.counter + ":lock"} {
 		if s.rdb.Exists(s.t.Context(), key).Val() == 1 {
 			found = append(found, key)

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/dailyserial/serial/internal/calendar"
-	"github.com/dailyserial/serial/internal/issue"
+	"github.com/dailyserial/serial/internal/series"
 )
 
 // mostKept is the longest retention, in periods.
@@ -18,32 +18,34 @@ const mostKept = 10_000
 // History writes nothing. Errors: [ErrInvalidType], [ErrClockSkew], [ErrConflict], one for any other periods, ctx's, or
 // a failure of Redis.
 func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Number, error) {
-	c, err := g.begin(ctx, typ, "", refuseIf(periods < 1 || periods > mostKept,
+	c, err := g.begin(ctx, typ, "", 0, refuseIf(periods < 1 || periods > mostKept,
 		"serial: History of %d periods: want 1 to %d", periods, mostKept))
 	var numbers []Number
 	if err == nil {
 		numbers, err = g.history(ctx, c, typ, periods)
 	}
-	return numbers, g.finish(ctx, c, err)
+	return numbers, g.finish(ctx, c, typ, err)
 }
 
-func (g *Generator) history(ctx context.Context, c *issue.Call, typ string, periods int) (numbers []Number, err error) {
+func (g *Generator) history(ctx context.Context, c *series.Call, typ string, periods int) (numbers []Number, err error) {
 	const together = 1000 // in one script call, so as not to block Redis
 	if g.calendar.Unit == calendar.Never {
 		periods = 1
 	}
-	current, each, err := c.History(ctx)
+	// Without labels, a lost counter of the current period would be an error.
+	reading, err := c.History(ctx, c.Current().Label)
 	if err != nil {
 		return nil, err
 	}
-	read := []*calendar.Period{&current.Period}
+	each := reading.Last[:1]
+	read := []*calendar.Period{&reading.Span.Period}
 	for {
 		each = each[len(each)-len(read):] // without the current period if it was read before
 		for i, p := range read {
 			if p.End <= 0 { // no Redis server has ever had an earlier time
 				return numbers, nil
 			}
-			if last := each[i].Last; last >= 0 {
+			if last := each[i]; last >= 0 {
 				numbers = append(numbers, newNumber(g.template, g.template.Dates.SpanOf(p), typ, last))
 			}
 		}
@@ -58,8 +60,9 @@ func (g *Generator) history(ctx context.Context, c *issue.Call, typ string, peri
 			oldest = g.calendar.Previous(oldest)
 			read, labels = append(read, oldest), append(labels, oldest.Label)
 		}
-		if _, each, err = c.History(ctx, labels...); err != nil {
+		if reading, err = c.History(ctx, labels...); err != nil {
 			return nil, err
 		}
+		each = reading.Last
 	}
 }

@@ -4,17 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
-	"strings"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/dailyserial/serial/internal/backlog"
-	"github.com/dailyserial/serial/internal/exchange"
-	"github.com/dailyserial/serial/internal/issue"
-	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/series"
 )
 
 // Hooks are functions that a [Generator] calls as it works, for metrics, traces and logs. [LogHooks] provides them for
@@ -47,8 +43,8 @@ type Hooks struct {
 	// Unused receives the numbers that were counted or skipped but that nobody received, as far as this process can
 	// know; see [CallerLeft] and the other constants. It runs in a goroutine of its own, one call at a time for each
 	// Generator, and its context never ends. [Generator.Flush] waits for it. Up to 10,000 explanations wait. Beyond
-	// that, a new one is merged into the newest waiting one of the same type, period and reason, if their ranges touch
-	// or if they are possible reasons. Otherwise it is dropped, and the Reason of the next one says how many were
+	// that, a new one is merged into the newest waiting one of the same series, period and reason, if their ranges
+	// touch or if they are possible reasons. Otherwise it is dropped, and the Reason of the next one says how many were
 	// dropped.
 	Unused func(context.Context, Explanation)
 	// NearlyExhaustedAt is a share of a period's numbers, more than 0 and at most 1; 0 means 0.8.
@@ -117,20 +113,17 @@ func WithHooks(hooks Hooks) Option {
 	err := refuseIf(!(at >= 0 && at <= 1),
 		"serial: WithHooks: NearlyExhaustedAt %v: want more than 0 and at most 1, or 0 for 0.8", at)
 	return option{"WithHooks", false, err, func(c *config) {
-		c.hooks, c.issuing.MeasureWait = append(c.hooks, hooks), true
+		c.hooks = append(c.hooks, hooks)
 	}}
 }
 
 // finish ends a call: it calls the hooks, and returns the error for the caller. The call is nil if it never began.
-func (g *Generator) finish(ctx context.Context, c *issue.Call, err error) error {
-	if c != nil && err != nil {
-		err = c.GaveUp(ctx, err)
-	}
+func (g *Generator) finish(ctx context.Context, c *series.Call, typ string, err error) error {
 	err = g.publicError(ctx, err)
 	if len(g.hooks) == 0 || c == nil {
 		return err
 	}
-	e := c.Events()
+	e := &c.Events
 	for _, h := range g.hooks {
 		if e.Offset != e.Before {
 			tell(ctx, h.ClockCorrected, ClockInfo{e.Offset, e.Before})
@@ -138,12 +131,12 @@ func (g *Generator) finish(ctx context.Context, c *issue.Call, err error) error 
 	}
 	for _, h := range g.hooks {
 		if e.Lost != nil {
-			tell(ctx, h.Lost, g.lostInfo(e, err))
+			tell(ctx, h.Lost, g.lostInfo(c, typ, err))
 		}
 	}
 	for _, h := range g.hooks {
 		if e.Opened != nil {
-			tell(ctx, h.Opened, OpenedInfo{g.sharedSeries(), e.Type, g.local(e.Opened.Start), e.Wait})
+			tell(ctx, h.Opened, OpenedInfo{g.sharedSeries(), typ, g.local(e.Opened.Start), e.Wait})
 		}
 	}
 	return err
@@ -158,10 +151,10 @@ func (g *Generator) sharedSeries() string {
 }
 
 // lostInfo describes the loss found by a call that ended with err.
-func (g *Generator) lostInfo(e exchange.Events, err error) LostInfo {
-	info := LostInfo{Series: g.sharedSeries(), Type: e.Type, Start: g.local(e.Lost.Start), Held: e.Held,
-		Repaired: err == nil && !e.Reads}
-	if e.Reads {
+func (g *Generator) lostInfo(c *series.Call, typ string, err error) LostInfo {
+	info := LostInfo{Series: g.sharedSeries(), Type: typ, Start: g.local(c.Events.Lost.Start), Held: c.Events.Held,
+		Repaired: err == nil && !c.Reads()}
+	if c.Reads() {
 		info.Pending = g.issuing.Floor != nil || g.ledger != nil
 	} else {
 		info.Pending = err != nil && !errors.Is(err, ErrCounterLost)
@@ -170,9 +163,9 @@ func (g *Generator) lostInfo(e exchange.Events, err error) LostInfo {
 }
 
 // failed ends a call for n numbers that failed with err, and returns the error for the caller.
-func (g *Generator) failed(ctx context.Context, c *issue.Call, typ string, n int, began time.Time, err error) error {
+func (g *Generator) failed(ctx context.Context, c *series.Call, typ string, n int, began time.Time, err error) error {
 	took := time.Since(began)
-	err = g.finish(ctx, c, err)
+	err = g.finish(ctx, c, typ, err)
 	for _, h := range g.hooks {
 		tell(ctx, h.Failed, FailedInfo{g.sharedSeries(), typ, n, err, took})
 	}
@@ -180,9 +173,9 @@ func (g *Generator) failed(ctx context.Context, c *issue.Call, typ string, n int
 }
 
 // issued ends a call that issued n numbers.
-func (g *Generator) issued(ctx context.Context, c *issue.Call, last Number, n int, began time.Time) {
+func (g *Generator) issued(ctx context.Context, c *series.Call, last Number, n int, began time.Time) {
 	took := time.Since(began)
-	_ = g.finish(ctx, c, nil)
+	_ = g.finish(ctx, c, last.Type, nil)
 	for _, h := range g.hooks {
 		tell(ctx, h.Issued, IssuedInfo{g.sharedSeries(), last, n, took})
 	}
@@ -195,7 +188,7 @@ func (g *Generator) issued(ctx context.Context, c *issue.Call, last Number, n in
 	}
 	used, size := last.Seq-before, g.limit-before
 	info := ExhaustionInfo{g.sharedSeries(), last, used, size, g.until}
-	ends := g.over > 0 && c.Events().Now.Unix() >= g.nearOver
+	ends := g.over > 0 && c.Now().Unix() >= g.nearOver
 	if ends {
 		_, warned := g.warned.LoadOrStore(g.series(last.Type), true)
 		ends = !warned
@@ -210,7 +203,7 @@ func (g *Generator) issued(ctx context.Context, c *issue.Call, last Number, n in
 			continue
 		}
 		if seen < 0 {
-			seen = g.issuer.NoteUsed(last.Type, last.Start.Unix(), used)
+			seen = g.counters.NoteUsed(last.Type, last.Start.Unix(), used)
 		}
 		if seen < due {
 			tell(ctx, h.NearlyExhausted, info)
@@ -229,192 +222,99 @@ func tell[T any](ctx context.Context, hook func(context.Context, T), info T) {
 
 const (
 	mostWaiting = 10_000      // explanations, at most
-	gatherFor   = time.Second // time during which attempts without an answer become one explanation
+	lostPace    = time.Second // between explanations with AnswerLost of one series and period, at least
 )
 
-// A reporter reports gaps to hooks, in a goroutine that lives only while an explanation waits.
+// A reporter reports gaps to hooks, one after another, in goroutines that live only while an explanation waits.
 type reporter struct {
-	hooks  []func(context.Context, Explanation)
-	ledger bool
-	series func(typ string) string
-	local  func(unix int64) time.Time
+	*config
 
-	mu      sync.Mutex // guards all below
-	queue   *backlog.Queue[gapKey]
-	lost    *backlog.Queue[gapKey] // entries that a hook has given up since the last Flush
-	lastErr error                  // why it has given up the last of them
-	current *backlog.Entry[gapKey] // entry for which hooks are called; nil if there is none
-	failure *atomic.Pointer[error] // why the hook that runs has failed so far; may hold a pointer to nil
-	pending int                    // explanations that may still come
-	running bool                   // the goroutine is running
-	idle    chan struct{}          // closed when nothing is left to report; nil if nobody waits for that
+	mu       sync.Mutex // guards all below
+	queue    *backlog.Queue[gapKey]
+	lost     *backlog.Queue[gapKey] // entries that a hook has given up since the last Flush
+	lastErr  error                  // why it has given up the last of them
+	current  *report                // what hooks are called for; nil if there is nothing
+	pending  int                    // explanations that may still come
+	flushing int                    // callers of Flush
+	running  bool                   // the goroutine is running
+	changed  chan struct{}          // closed when one of these changes; nil if nobody waits for that
 }
 
-type failureKey struct{} // in the context of an Unused hook; the value is an *atomic.Pointer[error]
-
-// UnusedFailed notes that a call of [Hooks].Unused, whose context is ctx, has not kept its explanation, because of err.
-// A hook that tries again notes every failure, and nil once it succeeds. If the last err is not nil when the hook
-// returns, the explanation is lost. The error of [Generator.Flush] lists what is not kept, and wraps the last err. With
-// any other context, UnusedFailed does nothing.
-func UnusedFailed(ctx context.Context, err error) {
-	if failure, ok := ctx.Value(failureKey{}).(*atomic.Pointer[error]); ok {
-		failure.Store(&err)
-	}
-}
-
-// A gapKey identifies queue entries that may be merged.
-type gapKey struct {
-	typ   string
-	start int64 // of the period, Unix seconds
-	cause exchange.Cause
+// A report is an entry for which hooks are called.
+type report struct {
+	*backlog.Entry[gapKey]
+	errs []error // the last error that each hook has noted
 }
 
 // newReporter returns a reporter, or nil if there is no Unused hook.
 func newReporter(c *config) *reporter {
-	r := &reporter{ledger: c.ledger != nil, series: c.series, local: c.local,
-		queue: backlog.New[gapKey](mostWaiting), lost: backlog.New[gapKey](mostWaiting)}
-	for _, h := range c.hooks {
-		if h.Unused != nil {
-			r.hooks = append(r.hooks, h.Unused)
-		}
-	}
-	if r.hooks == nil {
+	if !slices.ContainsFunc(c.hooks, func(h Hooks) bool { return h.Unused != nil }) {
 		return nil
 	}
-	return r
+	queue, lost := backlog.New[gapKey](mostWaiting, lostPace), backlog.New[gapKey](mostWaiting, 0)
+	return &reporter{config: c, queue: queue, lost: lost}
 }
 
-// report queues a gap for the hooks. Attempts without an answer gather first.
-func (r *reporter) report(g exchange.Gap) {
-	key := gapKey{g.Type, g.Span.Start, g.Cause}
-	e := backlog.Entry[gapKey]{Key: key, First: g.First, Last: g.Last, At: time.Now(), Loose: r.possible(g.Cause)}
+// report queues a gap for the hooks.
+func (r *reporter) report(g series.Gap) {
+	gathers := g.Cause == series.AnswerLost
+	if gathers && r.shared {
+		g.Type = "" // one explanation a second is for all types of the series
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if g.Cause != exchange.AnswerLost {
-		r.queue.Add(e)
-	} else if r.queue.Gather(e) {
-		time.AfterFunc(gatherFor, func() {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.queue.Settle(key)
-			r.start()
-		})
-	}
-	r.start()
-}
-
-// start starts the goroutine unless it is running. The caller holds mu.
-func (r *reporter) start() {
+	r.queue.Add(backlog.Entry[gapKey]{Key: gapKey{g.Type, g.Span.Start, g.Cause}, First: g.First, Last: g.Last,
+		At: time.Now(), Loose: r.possible(g.Cause), Gathers: gathers})
 	if !r.running {
 		r.running = true
 		go r.run()
 	}
+	r.signal()
 }
 
-// run reports to the hooks until the queue is empty.
+// run reports the next explanation to the hooks, if there is one, and goes on in another goroutine.
 func (r *reporter) run() {
-	ended := false
-	defer func() {
-		if !ended { // a hook ended the goroutine
-			go r.run()
-		}
-	}()
-	for e, ok := r.next(); ok; e, ok = r.next() {
-		for _, hook := range r.hooks {
-			r.call(hook, e)
-		}
+	next := r.next()
+	if next == nil {
+		return
 	}
-	ended = true
-}
-
-// call calls a hook for an entry, and keeps the entry if the hook has given it up.
-func (r *reporter) call(hook func(context.Context, Explanation), e backlog.Entry[gapKey]) {
-	failure := new(atomic.Pointer[error])
-	r.mu.Lock()
-	r.failure = failure
-	r.mu.Unlock()
-	tell(context.WithValue(context.Background(), failureKey{}, failure), hook, r.explanation(e))
-	if err := failure.Load(); err != nil && *err != nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.lost.Add(e)
-		r.lastErr = *err
+	defer func() { go r.run() }() // even if a hook ends this goroutine
+	for i, hooks := range r.hooks {
+		note := func(err error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			next.errs[i] = err
+		}
+		tell(context.WithValue(context.Background(), noteKey{}, note), hooks.Unused, r.explanation(next.Entry))
 	}
 }
 
-// next returns the next entry to report, or false if none is waiting.
-func (r *reporter) next() (e backlog.Entry[gapKey], ok bool) {
+// next ends the current report, and returns the next one once it is due; nil if none is waiting.
+func (r *reporter) next() *report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.current = nil
-	if e, ok = r.queue.Next(); ok {
-		r.current = &e
-		return e, true
-	}
-	r.running = false
-	r.settle()
-	return e, false
-}
-
-// unreported returns an error that lists what has not been reported, or nil if everything has. It forgets what hooks
-// have given up.
-func (r *reporter) unreported() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all, dropped := r.lost.Rest()
-	last := r.lastErr
-	r.lost, r.lastErr = backlog.New[gapKey](mostWaiting), nil
-	if r.current != nil {
-		all = append(all, *r.current)
-		if err := r.failure.Load(); err != nil && *err != nil {
-			last = *err
+	if last := r.current; last != nil {
+		if err := cmp.Or(last.errs...); err != nil {
+			r.lost.Add(*last.Entry)
+			r.lastErr = err
 		}
+		r.current = nil
 	}
-	waiting, more := r.queue.Rest()
-	parts := r.list(append(all, waiting...))
-	if n := dropped + more; n > 0 {
-		parts = append(parts, fmt.Sprintf("explanations dropped, since too many were waiting: %d", n))
-	}
-	if r.pending > 0 {
-		parts = append(parts, fmt.Sprintf("numbers of requests that may still get a reply: %d", r.pending))
-	}
-	if parts == nil {
-		return nil
-	}
-	err := fmt.Errorf("not reported: %s", strings.Join(parts, "; "))
-	if last != nil {
-		err = fmt.Errorf("%w; last error: %w", err, redisrun.Foreign(last))
-	}
-	return err
-}
-
-// list returns a text for each type, period and cause, with the ranges of all entries.
-func (r *reporter) list(all []backlog.Entry[gapKey]) (parts []string) {
-	ranges, keys := map[gapKey][]Range{}, []gapKey(nil)
-	for _, e := range all {
-		known := ranges[e.Key]
-		switch n := len(known); {
-		case n == 0:
-			keys = append(keys, e.Key)
-			fallthrough
-		case known[n-1].Last+1 != e.First:
-			ranges[e.Key] = append(known, Range{e.First, e.Last})
-		default:
-			known[n-1].Last = e.Last
+	for {
+		e, wait := r.queue.Next(r.flushing > 0 && r.pending == 0)
+		switch {
+		case e != nil:
+			r.current = &report{e, make([]error, len(r.hooks))}
+			return r.current
+		case wait == 0:
+			r.running = false
+			r.signal()
+			return nil
 		}
+		ctx, cancel := context.WithTimeout(context.Background(), wait)
+		r.await(ctx)
+		cancel()
 	}
-	for _, key := range keys {
-		text := fmt.Sprintf("%s from %s (%s)", cmp.Or(key.typ, r.series("")), r.local(key.start).Format(time.RFC3339),
-			reasons[key.cause])
-		for i, found := range ranges[key] {
-			text += fmt.Sprintf("%s %d", cmp.Or(strings.Repeat(",", min(i, 1)), ":"), found.First)
-			if found.First < found.Last {
-				text += fmt.Sprintf(" to %d", found.Last)
-			}
-		}
-		parts = append(parts, text)
-	}
-	return parts
 }
 
 // addPending adds n to the number of explanations that may still come.
@@ -422,39 +322,27 @@ func (r *reporter) addPending(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pending += n
-	r.settle()
+	r.signal()
 }
 
-// flush queues the gathering entries, and returns a channel that is closed once nothing is left to report.
-func (r *reporter) flush() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.idle == nil {
-		r.idle = make(chan struct{})
+// await waits until something changes or ctx ends. The caller holds mu, which is free meanwhile.
+func (r *reporter) await(ctx context.Context) {
+	if r.changed == nil {
+		r.changed = make(chan struct{})
 	}
-	idle := r.idle
-	r.settleGathering()
-	r.settle()
-	return idle
-}
-
-// settle wakes the callers of Flush if nothing is left to report. Entries that gather meanwhile are queued once nothing
-// more is expected. The caller holds mu.
-func (r *reporter) settle() {
-	if r.idle == nil || r.pending > 0 {
-		return
-	}
-	r.settleGathering()
-	if !r.running {
-		close(r.idle)
-		r.idle = nil
+	changed := r.changed
+	r.mu.Unlock()
+	defer r.mu.Lock()
+	select {
+	case <-changed:
+	case <-ctx.Done():
 	}
 }
 
-// settleGathering queues the gathering entries. The caller holds mu.
-func (r *reporter) settleGathering() {
-	if r.queue.Gathering() > 0 {
-		r.queue.SettleAll()
-		r.start()
+// signal wakes all who wait for a change. The caller holds mu.
+func (r *reporter) signal() {
+	if r.changed != nil {
+		close(r.changed)
+		r.changed = nil
 	}
 }

@@ -139,7 +139,7 @@ func TestHooks(t *testing.T) {
 		next(gen)
 		requireHeard(`lost IS 20000101: "7", repaired`, "opened IS 20000101 after 0s", "issued 1 to IS2000010191 in 0s")
 		require.NoError(t, gen.Raise(ctx, "IS", 95))
-		require.NoError(t, gen.Prepare(ctx, "IS", 2))
+		require.NoError(t, gen.Prepare(ctx, "IS"))
 		requireHeard()
 
 		// Redis's clock is an hour ahead: the hook runs once, on the next day.
@@ -176,7 +176,7 @@ func TestHooksOfLosses(t *testing.T) {
 		return errOf(gen.Audit(ctx, "IS", serial.At(time.Now()), func(func(string, error) bool) {}))
 	}
 	raise := func(ctx context.Context, gen *serial.Generator) error { return gen.Raise(ctx, "IS", 3) }
-	prepare := func(ctx context.Context, gen *serial.Generator) error { return gen.Prepare(ctx, "IS", 1) }
+	prepare := func(ctx context.Context, gen *serial.Generator) error { return gen.Prepare(ctx, "IS") }
 	impatient := func(ctx context.Context, gen *serial.Generator) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Second/2)
 		defer cancel()
@@ -681,7 +681,7 @@ func TestLogHooksKeepSecrets(t *testing.T) {
 		"another time zone or day start": func(s *secretSeries) error {
 			return s.next(s.other(serial.WithLocation(time.FixedZone("", 3600))))
 		},
-		"are set aside in a ledger": func(s *secretSeries) error {
+		"are reserved in a ledger": func(s *secretSeries) error {
 			require.NoError(s.t, s.next(s.other(ledgerIf(true, 10)...)))
 			return s.next(s.gen)
 		},
@@ -719,7 +719,7 @@ func TestLogHooksKeepSecrets(t *testing.T) {
 		"the ledger of": func(s *secretSeries) error {
 			return s.next(s.other(serial.WithLedger(ledgerFunc(func() (int64, error) { return 0, errors.New(revealing) }), 10)))
 		},
-		"above 740291 and answered 740255": func(s *secretSeries) error {
+		"above 740291 and returned 740255": func(s *secretSeries) error {
 			return s.next(s.other(serial.WithLedger(ledgerFunc(func() (int64, error) { return 740255, nil }), 10)))
 		},
 		"NOPERM": func(s *secretSeries) error {

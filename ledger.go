@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/dailyserial/serial/internal/issue"
+	"github.com/dailyserial/serial/internal/series"
 )
 
 // A Ledger is durable storage that outlives Redis. It sets aside blocks of sequences before Redis may issue them; see
@@ -72,7 +72,7 @@ func (r Reservation) Check(calendar, printMark string) error {
 func WithLedger(l Ledger, block int64) Option {
 	err := cmp.Or(
 		refuseIf(isNil(l), "serial: WithLedger: the ledger is nil"),
-		refuseIf(block < 1 || block > issue.MaxSeq,
-			"serial: WithLedger: block %d: want 1 to %d", block, int64(issue.MaxSeq)))
+		refuseIf(block < 1 || block > series.MaxSeq,
+			"serial: WithLedger: block %d: want 1 to %d", block, int64(series.MaxSeq)))
 	return option{"WithLedger", false, err, func(c *config) { c.ledger, c.issuing.Block = l, block }}
 }

@@ -232,7 +232,7 @@ func TestOpenAfterTheLockHasExpired(t *testing.T) {
 		slow.Store(true)
 		_, _ = gen.Next(t.Context(), "IS")
 		time.Sleep(time.Minute)
-		require.Contains(t, opened, "late")
+		require.Contains(t, opened, "stale")
 	})
 }
 

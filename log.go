@@ -13,8 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/dailyserial/serial/internal/issue"
-	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/series"
 )
 
 // LogHooks returns hooks for [WithHooks] that log the events an operator should know about, each with its call's
@@ -97,7 +96,7 @@ var operatorErrors = []error{ErrExhausted, ErrCounterLost, ErrClockSkew, ErrConf
 // failureLevel returns the log level for a call's error.
 func failureLevel(ctx context.Context, err error) slog.Level {
 	matches := func(target error) bool { return errors.Is(err, target) }
-	end := redisrun.EndOf(ctx)
+	end := series.EndOf(ctx)
 	switch {
 	case matches(ErrInvalidType), matches(ErrInvalidRequest):
 		return slog.LevelInfo
@@ -111,10 +110,10 @@ func failureLevel(ctx context.Context, err error) slog.Level {
 
 // harmless are errors whose own texts never contain a number or a key, in the order in which they are logged.
 var harmless = slices.Concat(
-	[]error{issue.ErrFloor, issue.ErrLedger},
+	[]error{series.ErrFloor, series.ErrLedger},
 	operatorErrors,
-	[]error{ErrInvalidType, ErrInvalidRequest, issue.ErrTaken, redisrun.ErrNoAnswer, redisrun.ErrUnanswered,
-		redisrun.ErrEnded, io.EOF, io.ErrUnexpectedEOF, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted,
+	[]error{ErrInvalidType, ErrInvalidRequest, series.ErrTaken, series.ErrNoAnswer, series.ErrEnded,
+		io.EOF, io.ErrUnexpectedEOF, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted,
 		context.Canceled, context.DeadlineExceeded})
 
 // loggable returns the parts of an error that may be logged. Its full text may contain numbers and keys, from this

@@ -6,7 +6,7 @@ import (
 	"unicode"
 
 	"github.com/dailyserial/serial/internal/calendar"
-	"github.com/dailyserial/serial/internal/issue"
+	"github.com/dailyserial/serial/internal/series"
 	"github.com/dailyserial/serial/internal/template"
 )
 
@@ -43,8 +43,8 @@ func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (Number
 const plain = "plain"
 
 // repeated returns the number in the stored answer to a request.
-func (g *Generator) repeated(typ, request string, a *issue.Answer) (Number, error) {
-	key := g.issuer.RequestKey(typ, request)
+func (g *Generator) repeated(typ, request string, a *series.Answer) (Number, error) {
+	key := g.counters.RequestKey(typ, request)
 	if a.Key != plain && a.Key != g.template.Fingerprint && a.Key != "" {
 		return Number{}, fmt.Errorf("%w: %s was answered with a hidden sequence, whose key this generator does not have",
 			ErrConflict, key)
@@ -61,7 +61,7 @@ func (g *Generator) repeated(typ, request string, a *issue.Answer) (Number, erro
 
 // readAnswer returns an answer's span, the template that printed it, which may not be this Generator's, and its type if
 // types share a counter.
-func (g *Generator) readAnswer(a *issue.Answer) (s calendar.Span, t *template.Template, typ string, err error) {
+func (g *Generator) readAnswer(a *series.Answer) (s calendar.Span, t *template.Template, typ string, err error) {
 	unit, start, ok := calendar.ParseName(a.Period.Calendar)
 	if !ok {
 		return s, nil, "", fmt.Errorf("got calendar %q; want a period, a date, a template, the type if all types share a "+

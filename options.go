@@ -11,11 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/dailyserial/serial/internal/budget"
 	"github.com/dailyserial/serial/internal/calendar"
-	"github.com/dailyserial/serial/internal/issue"
 	"github.com/dailyserial/serial/internal/name"
-	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/series"
 )
 
 // An Option configures a [Generator]; some also configure a [Scheme]. [New] and [NewScheme] check the options. Their
@@ -55,7 +53,7 @@ func refuseIf(wrong bool, format string, args ...any) error {
 type config struct {
 	scheme
 	schemeOnly  bool                    // NewScheme was called
-	issuing     issue.Config            // settings for the issuer alone
+	issuing     series.Config           // settings for the series alone
 	ledger      Ledger                  // nil for none
 	lockClients []redis.UniversalClient // nil for the counters' own client
 	hooks       []Hooks
@@ -93,8 +91,8 @@ func (c *config) applyAll(opts []Option) (errs []error) {
 	return errs
 }
 
-// newIssuer returns an issuer of numbers of c's scheme.
-func (c *config) newIssuer() *issue.Issuer {
+// newSeries returns the series of c's scheme.
+func (c *config) newSeries() *series.Series {
 	i, t := c.issuing, c.template
 	i.Prefix, i.Shared, i.Calendar, i.Counts, i.PrintMark = c.prefix, c.shared, c.calendar, c.counts(), t.PrintMark()
 	i.Base, i.Limit, i.Template, i.Key = c.base, c.limit, c.text, cmp.Or(t.Fingerprint, plain)
@@ -108,7 +106,7 @@ func (c *config) newIssuer() *issue.Issuer {
 			return c.ledger.Reserve(ctx, Reservation{c.series(typ), label, i.Counts, i.PrintMark, above, n})
 		}
 	}
-	return issue.New(i)
+	return series.New(i)
 }
 
 // isNil reports whether v is nil or holds a nil pointer, function, map, slice or channel.
@@ -258,13 +256,13 @@ func WithReplicas(n int, timeout time.Duration) Option {
 		refuseIf(n < 0 || n > 1000, "serial: WithReplicas(%d, %v): want 0 to 1000 replicas", n, timeout),
 		refuseIf(n > 0 && (timeout < time.Millisecond || timeout%time.Millisecond != 0),
 			"serial: WithReplicas(%d, %v): want timeouts of whole milliseconds, at least one", n, timeout))
-	replicas := redisrun.Replicas{N: n, Timeout: timeout}
+	replicas := series.Replicas{N: n, Timeout: timeout}
 	return option{"WithReplicas", false, err, func(c *config) { c.issuing.Replicas = replicas }}
 }
 
 // checkReplicas limits the timeout to half of the read timeout, which leaves half for everything else. It refuses other
 // types of client, which may send WAIT to a different server from the write.
-func checkReplicas(client redis.UniversalClient, c redisrun.Replicas) error {
+func checkReplicas(client redis.UniversalClient, c series.Replicas) error {
 	if c.N == 0 {
 		return nil
 	}
@@ -274,8 +272,7 @@ func checkReplicas(client redis.UniversalClient, c redisrun.Replicas) error {
 		return fmt.Errorf("serial: WithReplicas with a client of type %T; "+
 			"want *redis.Client or *redis.ClusterClient", client)
 	}
-	_, read := redisrun.Configured(client)
-	most := cmp.Or(read/2, budget.Answers/4)
+	most := cmp.Or(series.ReadTimeout(client)/2, series.AnswerTime/4)
 	return refuseIf(c.Timeout > most,
 		"serial: WithReplicas(%d, %v): want timeouts up to %v, half of the client's read timeout",
 		c.N, c.Timeout, most)

@@ -444,7 +444,7 @@ func testUntil(
 	for _, gen := range []*serial.Generator{gen, second, newGenerator(t, rdb, opts...)} {
 		for name, err := range map[string]error{
 			"Next": errOf(gen.Next(ctx, "IS")), "NextN": errOf(gen.NextN(ctx, "IS", 2)),
-			"NextOnce": errOf(gen.NextOnce(ctx, "IS", "b")), "Prepare": gen.Prepare(ctx, "IS", 1),
+			"NextOnce": errOf(gen.NextOnce(ctx, "IS", "b")), "Prepare": gen.Prepare(ctx, "IS"),
 			"Raise": gen.Raise(ctx, "IS", 30), "Takeover": gen.Takeover(ctx, "IS", 30),
 		} {
 			require.ErrorIs(t, err, serial.ErrExhausted, name)
@@ -561,7 +561,7 @@ func TestLast(t *testing.T) {
 			require.NoError(t, err)
 			require.Greater(t, n.Seq, int64(40))
 			require.ErrorContains(t, errOf(limited(9, fixedFloor(10_000)).Next(ctx, "FM")), "answered 10000: want 0 to 9999")
-			require.NoError(t, floored.Prepare(ctx, "FP", 2))
+			require.NoError(t, floored.Prepare(ctx, "FP"))
 			require.NoError(t, floored.Raise(ctx, "FR", 3))
 			n, err = limited(50, fixedFloor(40)).NextNumber(ctx, "FR")
 			require.NoError(t, err)
@@ -576,9 +576,15 @@ func TestPrepareUntil(t *testing.T) {
 	m.SetTime(utc(t, "2025-12-28"))
 	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1),
 		serial.WithUntil(serial.On(2025, time.December, 30)))
-	require.NoError(t, gen.Prepare(t.Context(), "IS", 7))
-	requireResult(t, ";20251229 1766966400 1767052800;20251230 1767052800 1767139200;")(
-		m.HGet("serial:{IS}", "ahead"), nil)
+	require.NoError(t, gen.Prepare(t.Context(), "IS"))
+	require.Equal(t, "20251229 1766966400 1767052800", m.HGet("serial:{IS}", "ahead"))
+	m.SetTime(utc(t, "2025-12-29"))
+	require.NoError(t, gen.Prepare(t.Context(), "IS"))
+	require.Equal(t, "20251230 1767052800 1767139200", m.HGet("serial:{IS}", "ahead"))
+	m.SetTime(utc(t, "2025-12-30"))
+	require.NoError(t, gen.Prepare(t.Context(), "IS"))
+	require.Empty(t, m.HGet("serial:{IS}", "ahead"))
+	require.False(t, m.Exists("serial:{IS}:20251231"))
 }
 
 // A request that reaches Redis after the last day is refused, however late, and an answer that was lost is not taken
@@ -709,7 +715,7 @@ func testShared(t *testing.T, b backend) {
 		next(s, s.gen, "FA", 101)
 		require.NoError(t, other.Takeover(t.Context(), "Y", 200))
 		next(s, s.gen, "AV", 201)
-		require.NoError(t, s.gen.Prepare(t.Context(), "Z", 2))
+		require.NoError(t, s.gen.Prepare(t.Context(), "Z"))
 		require.ErrorIs(t, errOf(s.gen.Next(t.Context(), "*")), serial.ErrInvalidType)
 		require.Equal(t, "201", s.rdb.Get(t.Context(), s.prefix+":{*}:"+s.day).Val())
 		require.Empty(t, s.keys(), "no type has keys of its own")

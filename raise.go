@@ -3,7 +3,7 @@ package serial
 import (
 	"context"
 
-	"github.com/dailyserial/serial/internal/issue"
+	"github.com/dailyserial/serial/internal/series"
 )
 
 // Raise makes sure that the next number of the current period is at least seq+1. seq is 0 to the largest sequence;
@@ -20,7 +20,7 @@ import (
 // [ErrInvalidType], [ErrClockSkew] (beyond [WithMaxSkew]), [ErrConflict], [ErrNotReplicated], one for an invalid seq,
 // the floor's or the ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) Raise(ctx context.Context, typ string, seq int64) error {
-	return g.raise(ctx, "Raise", issue.ForRaise, typ, seq)
+	return g.raise(ctx, "Raise", series.ForRaise, typ, seq, true)
 }
 
 // Takeover gives a series to this Generator: from then on, the series has its time zone, day start and ledger, and
@@ -45,14 +45,21 @@ func (g *Generator) Raise(ctx context.Context, typ string, seq int64) error {
 // error or a cancelled call, which may or may not have taken effect. Errors: as for Raise, and [ErrClockSkew] if
 // Redis's clock differs from this host's by more than [WithMaxSkew], because then the current period is uncertain.
 func (g *Generator) Takeover(ctx context.Context, typ string, seq int64) error {
-	return g.raise(ctx, "Takeover", issue.ForTakeover, typ, seq)
+	return g.raise(ctx, "Takeover", series.ForTakeover, typ, seq, false)
 }
 
-func (g *Generator) raise(ctx context.Context, method string, purpose issue.Purpose, typ string, seq int64) error {
-	c, err := g.begin(ctx, typ, "", refuseIf(seq < 0 || seq > g.limit,
+// TakeoverKeepingLedger is [Generator.Takeover], but never takes a series out of its ledger: if the series has one and
+// this Generator has none, the error is [ErrConflict], and nothing changes.
+func (g *Generator) TakeoverKeepingLedger(ctx context.Context, typ string, seq int64) error {
+	return g.raise(ctx, "Takeover", series.ForTakeover, typ, seq, true)
+}
+
+// raise is Raise or Takeover. With keep, it refuses a series that has a ledger if the Generator has none.
+func (g *Generator) raise(ctx context.Context, method, purpose, typ string, seq int64, keep bool) error {
+	c, err := g.begin(ctx, typ, "", 0, refuseIf(seq < 0 || seq > g.limit,
 		"serial: %s of %s to %d: want 0 to %d", method, g.subject(typ), seq, g.limit))
 	if err == nil {
-		err = c.Raise(ctx, purpose, seq)
+		err = c.Raise(ctx, purpose, seq, keep)
 	}
-	return g.finish(ctx, c, err)
+	return g.finish(ctx, c, typ, err)
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/dailyserial/serial/internal/issue"
+	"github.com/dailyserial/serial/internal/series"
 )
 
 // Next issues the next number of a type, such as "IS202110240001". See [Generator.NextNumber].
@@ -18,25 +18,25 @@ func (g *Generator) Next(ctx context.Context, typ string) (string, error) {
 	return n.String(), err
 }
 
-// sequence issues n numbers. It is the published sequence, with each of its four ifs made safe.
-func (g *Generator) sequence(ctx context.Context, c *issue.Call, n int) (numbers issue.Numbers, err error) {
-	defer func() { c.End(err) }()
+// sequence issues the call's numbers. It is the published sequence, with each of its four ifs made safe.
+func (g *Generator) sequence(ctx context.Context, c *series.Call) (numbers series.Numbers, err error) {
+	defer c.End(&err)
 	for {
 		// 1. The counter exists: increment and return. One script, one round trip.
-		out := c.Take(ctx, n)
+		out := c.Take(ctx)
 		// 2. It is missing: one attempt at the redsync lock of this type and period.
-		if out.Step == issue.Missing {
+		if out.Step == series.Missing {
 			out = c.Lock(ctx, g.locks, out)
 		}
-		// 3. Got it: look again, and only if the counter is still missing ask the floor and open the period.
-		if out.Step == issue.Locked {
-			out = c.Open(ctx, n, out)
+		// 3. Got it: look again, and only if the counter is still missing query the floor and open the period.
+		if out.Step == series.Locked {
+			out = c.Open(ctx, out)
 		}
 		// 4. Did not get it: wait briefly for the caller that did, and take again.
-		if out.Step == issue.Wait {
+		if out.Step == series.Wait {
 			out = c.Wait(ctx)
 		}
-		if out.Step == issue.Done {
+		if out.Step == series.Done {
 			return out.Numbers, out.Err
 		}
 	}
@@ -47,7 +47,7 @@ func (g *Generator) sequence(ctx context.Context, c *issue.Call, n int) (numbers
 // [New]. Any number of Generators, in any number of processes, may issue numbers of the same type.
 type Generator struct {
 	config
-	issuer   *issue.Issuer
+	counters *series.Series
 	locks    locks
 	reporter *reporter // reports unused numbers; nil without an Unused hook
 	warned   sync.Map  // series, whose hooks were warned of the last day
@@ -70,7 +70,8 @@ func newGenerator(c *config) *Generator {
 	if g.reporter != nil {
 		c.issuing.Explain, c.issuing.Pending = g.reporter.report, g.reporter.addPending
 	}
-	g.issuer, g.locks = c.newIssuer(), newLocks(c.issuing.Client, c.lockClients)
+	g.counters = c.newSeries()
+	g.locks = newLocks(g.counters.Wire(), c.lockClients)
 	return g
 }
 
@@ -124,11 +125,11 @@ func (g *Generator) issue(
 	if len(g.hooks) > 0 {
 		began = time.Now()
 	}
-	c, err := g.begin(ctx, typ, request, refused)
+	c, err := g.begin(ctx, typ, request, n, refused)
 	if err != nil {
 		return last, g.failed(ctx, c, typ, n, began, err)
 	}
-	numbers, err := g.sequence(ctx, c, n)
+	numbers, err := g.sequence(ctx, c)
 	if err != nil {
 		return last, g.failed(ctx, c, typ, n, began, err)
 	}
@@ -145,16 +146,16 @@ func (g *Generator) issue(
 		}
 		g.issued(ctx, c, last, n, began)
 	}
-	g.issuer.Free(c)
+	c.Free()
 	return last, nil
 }
 
 // begin begins a call for a type, unless refused, the error in the call's other arguments, is set.
-func (g *Generator) begin(ctx context.Context, typ, request string, refused error) (*issue.Call, error) {
+func (g *Generator) begin(ctx context.Context, typ, request string, n int, refused error) (*series.Call, error) {
 	if err := cmp.Or(g.template.CheckType(typ), refused); err != nil {
 		return nil, err
 	}
-	return g.issuer.NewCall(ctx, typ, request)
+	return g.counters.NewCall(ctx, typ, request, n)
 }
 
 // Peek returns the last number issued in the current period, with Seq 0 if there was none. It writes nothing, opens
@@ -163,15 +164,15 @@ func (g *Generator) begin(ctx context.Context, typ, request string, refused erro
 // Errors: [ErrInvalidType], [ErrCounterLost] (also with a floor or a ledger), [ErrExhausted] if somebody has set the
 // counter above 10^15-1, [ErrClockSkew], [ErrConflict], ctx's, or a failure of Redis.
 func (g *Generator) Peek(ctx context.Context, typ string) (n Number, err error) {
-	c, err := g.begin(ctx, typ, "", nil)
+	c, err := g.begin(ctx, typ, "", 0, nil)
 	if err != nil {
-		return n, g.finish(ctx, c, err)
+		return n, g.finish(ctx, c, typ, err)
 	}
-	span, counted, err := c.Peek(ctx)
+	counted, err := c.Peek(ctx)
 	if err == nil {
-		n = newNumber(g.template, g.template.Dates.SpanOf(&span.Period), typ, counted.Last)
+		n = newNumber(g.template, g.template.Dates.SpanOf(&counted.Span.Period), typ, max(0, counted.Last[0]))
 	}
-	return n, g.finish(ctx, c, err)
+	return n, g.finish(ctx, c, typ, err)
 }
 
 // Parse parses a number that was issued by a Generator with the same template, period, day start, year start and time

@@ -157,7 +157,7 @@ func meetMidnight(ctx context.Context, j *job, orders *json.Decoder, answers *js
 	}
 	share := names[m.Share*m.Types/m.Shares : (m.Share+1)*m.Types/m.Shares]
 	next := func(name string) error { _, err := gen.Next(context.Background(), name); return err }
-	prepare := func(name string) error { return gen.Prepare(ctx, name, 2) }
+	prepare := func(name string) error { return gen.Prepare(ctx, name) }
 	for _, step := range []func() error{
 		func() error { return each(m.Callers, share, next) },
 		func() error { // now the types of all other workers are known, too

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/program"
+	"github.com/dailyserial/serial/internal/operator"
 )
 
 // errFound means that an audit found something, which it has printed. The exit code is 3.
@@ -59,7 +59,7 @@ func (c *command) audit(ctx context.Context) error {
 	}
 	opts := []serial.AuditOption{serial.WithEarlier(c.earlierSchemes...)}
 	_, start, _ := c.scheme.Period(at)
-	if r := c.register(); r != nil {
+	if r := c.Register; r != nil {
 		series, _ := c.scheme.Series(c.args[0]) // the audit checks the type
 		opts = append(opts, serial.WithExplanations(r.Explanations(ctx, series, start)))
 	}
@@ -140,13 +140,13 @@ func (c *command) printReport(r *serial.Report) {
 	period, verdict := c.name(r.Start), "all numbers are accounted for"
 	c.printf("%s in %s (from %s)\n", c.series(r.Type), period, r.Start.Format(time.RFC3339))
 	if r.First > 1 {
-		c.printf("start      %s\n", c.PrintSeq(r.First))
+		c.printf("start      %s\n", c.Template.PrintSeq(r.First))
 	}
 	if all == 0 {
 		c.println("issued     0")
 		verdict = "no number was issued"
 	} else {
-		c.printf("issued     %d: %s to %s\n", all, c.PrintSeq(r.First), c.PrintSeq(r.Last))
+		c.printf("issued     %d: %s to %s\n", all, c.Template.PrintSeq(r.First), c.Template.PrintSeq(r.Last))
 	}
 	c.printf("used       %d\n", r.Count)
 	below := map[bool]string{true: " below the start: was it changed?"}
@@ -195,9 +195,9 @@ func (c *command) listRanges(name string, count int64, ranges []gap) {
 // rangeOf prints a range of sequences, such as 0007 or 0007-0012.
 func (c *command) rangeOf(r gap) string {
 	if r.First == r.Last {
-		return c.PrintSeq(r.First)
+		return c.Template.PrintSeq(r.First)
 	}
-	return c.PrintSeq(r.First) + "-" + c.PrintSeq(r.Last)
+	return c.Template.PrintSeq(r.First) + "-" + c.Template.PrintSeq(r.Last)
 }
 
 // A gap is a range as JSON.
@@ -265,7 +265,7 @@ func (c *command) texts(numbers []serial.Number) []string {
 }
 
 // printedSeq returns a number's sequence as the template prints it.
-func (c *command) printedSeq(n serial.Number) string { return c.PrintSeq(n.Seq) }
+func (c *command) printedSeq(n serial.Number) string { return c.Template.PrintSeq(n.Seq) }
 
 // mapped returns f of each element, in a slice that is not nil, as JSON needs it.
 func mapped[T, U any](all []T, f func(T) U) []U {
@@ -371,9 +371,14 @@ func (c *command) readExplanation(fields map[string]string, typ string, start, n
 	serial.Explanation, error) {
 	e := serial.Explanation{Type: typ, Start: start, Reason: fields["reason"], By: fields["by"], At: now}
 	sequence := func(to *int64) func(string) error {
-		return func(value string) (err error) { *to, err = program.Integer(value, 64); return err }
+		return func(value string) (err error) { *to, err = operator.Integer(value, 64); return err }
 	}
-	instant := func(value string) (err error) { e.At, err = program.Instant(value); return err }
+	instant := func(value string) (err error) {
+		if e.At, err = time.Parse(time.RFC3339, value); err != nil {
+			err = errors.New("want an RFC 3339 time such as 2021-10-24T17:05:00Z")
+		}
+		return err
+	}
 	for _, column := range []struct {
 		name string
 		set  func(value string) error

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dailyserial/serial/internal/program"
+	"github.com/dailyserial/serial/internal/operator"
 )
 
 // A subcommand is a row of the table of commands.
@@ -19,7 +19,7 @@ type subcommand struct {
 	args    string // such as "TYPE [FILE]"; also determines how many are accepted
 	summary string // one line
 	detail  string // the rest of its help
-	needs   program.Need
+	needs   operator.Need
 	flags   []string // its own
 	n       int      // the default of -n
 	counts  string   // the usage of -n
@@ -30,7 +30,7 @@ type subcommand struct {
 func commands() []subcommand {
 	return []subcommand{
 		{
-			name: "next", args: "TYPE", needs: program.Counters, n: 1, run: (*command).next,
+			name: "next", args: "TYPE", needs: operator.Counters, n: 1, run: (*command).next,
 			flags: []string{"n", "once"}, counts: "`N` number of numbers to issue, one per line. Default 1",
 			summary: "issue the next number, the next N, or a request's number",
 			detail: `Up to 100,000 numbers are issued all or none. If N is larger and a later part fails, the earlier numbers
@@ -38,31 +38,31 @@ are printed, and the exit code is 1. If numbers were issued but could not be pri
 is closed, nothing is issued.`,
 		},
 		{
-			name: "peek", args: "TYPE", needs: program.Redis, run: (*command).peek,
+			name: "peek", args: "TYPE", needs: operator.Redis, run: (*command).peek,
 			summary: "print the last number issued in this period, if any",
 			detail: `If none was issued, a line on stderr says so, and stdout stays empty.
 ` + undated,
 		},
 		{
-			name: "history", args: "TYPE", needs: program.Redis, n: 7, run: (*command).history,
+			name: "history", args: "TYPE", needs: operator.Redis, n: 7, run: (*command).history,
 			flags: []string{"n"}, counts: "`N` number of periods to show, with the current one. Default 7",
 			summary: "print how many numbers each of the last periods issued",
 			detail:  `Newest first. Periods without a counter are omitted. If the current counter is lost, history fails.`,
 		},
 		{
-			name: "prepare", args: "TYPE", needs: program.Redis, run: (*command).prepare,
+			name: "prepare", args: "TYPE", needs: operator.Redis, run: (*command).prepare,
 			summary: "open this period and the next one; print the next number",
 			detail:  undated,
 		},
 		{
-			name: "raise", args: "TYPE SEQ", needs: program.Redis, flags: []string{"reason", "by"}, run: (*command).raise,
+			name: "raise", args: "TYPE SEQ", needs: operator.Redis, flags: []string{"reason", "by"}, run: (*command).raise,
 			summary: "make the next number at least SEQ+1, and print it",
 			detail: `SEQ is the last sequence used, or 0 if none was. A counter is never lowered. If the type's numbers are set
 aside in a ledger, only a program with the ledger can raise its counter.
 ` + undated + " " + skipping,
 		},
 		{
-			name: "takeover", args: "TYPE SEQ", needs: program.Redis, run: (*command).takeover,
+			name: "takeover", args: "TYPE SEQ", needs: operator.Redis, run: (*command).takeover,
 			flags: []string{"reason", "by", "leave-ledger"}, summary: "give the series to this time zone; print the next number",
 			detail: `This ends "conflicting period" if a process with another time zone or day start, or with a ledger, opened
 the period. Stop that process first, since it is refused from then on. SEQ is the last sequence used in the current
@@ -71,7 +71,7 @@ aside (reserved) in the ledger for that period. A counter is never lowered.
 ` + undated + " " + skipping,
 		},
 		{
-			name: "audit", args: "TYPE [FILE]", needs: program.Redis, run: (*command).audit,
+			name: "audit", args: "TYPE [FILE]", needs: operator.Redis, run: (*command).audit,
 			flags:   []string{"date", "column", "explained", "earlier"},
 			summary: "list numbers that are missing, used twice or never issued",
 			detail: `FILE or stdin contains the numbers used, one per line. The exit code is 3 unless all numbers are accounted
@@ -80,7 +80,7 @@ a ledger skipped it, or its caller gave up. With -explained or a register, the r
 numbers no longer count as missing.`,
 		},
 		{
-			name: "import", args: "[TYPE] [FILE]", needs: program.Redis, run: (*command).imports,
+			name: "import", args: "[TYPE] [FILE]", needs: operator.Redis, run: (*command).imports,
 			flags: []string{"dry-run", "force", "column"}, summary: "raise counters to the numbers of another system",
 			detail: `FILE or stdin contains the numbers, one per line. For each type, or only for TYPE, the counter of the
 current period is raised to the greatest number found. The output lists what was done, which sequences between the
@@ -89,10 +89,10 @@ is not a number, or the input is empty, nothing is written. Without -force, noth
 appears twice, or if a type's greatest sequence exceeds the second greatest by more than 1,000 and by more than the
 input's sequences of that type. A single argument is FILE if such a file exists.`,
 		},
-		{name: "parse", args: "NUMBER", needs: program.Scheme, run: (*command).parseNumber,
+		{name: "parse", args: "NUMBER", needs: operator.Form, run: (*command).parseNumber,
 			summary: "print a number's type, sequence and start of the period"},
 		{
-			name: "template", args: "TEMPLATE", needs: program.Scheme, run: (*command).explain,
+			name: "template", args: "TEMPLATE", needs: operator.Form, run: (*command).explain,
 			summary: "explain a template by examples, or say why it is refused",
 			detail:  `If the template is refused, the exit code is 1.`,
 		},
@@ -135,7 +135,14 @@ type commandLine struct {
 func (c *command) define() {
 	c.flags = flag.NewFlagSet("", flag.ContinueOnError)
 	text := func(at *string, name, usage string) {
-		c.flags.Func(name, usage, program.Once(at))
+		given := false
+		c.flags.Func(name, usage, func(value string) error {
+			if given { // whoever gives two files wants both
+				return errors.New("the flag is given twice")
+			}
+			*at, given = value, true
+			return nil
+		})
 	}
 	person := func(at *string, name, usage string) {
 		c.flags.Func(name, usage, func(value string) error {
@@ -146,7 +153,7 @@ func (c *command) define() {
 		})
 	}
 	c.flags.Func("n", "", func(value string) error {
-		n, err := program.Integer(value, strconv.IntSize)
+		n, err := operator.Integer(value, strconv.IntSize)
 		if c.n = int(n); err == nil && n < 1 {
 			err = errors.New("want at least 1")
 		}
@@ -234,7 +241,7 @@ func (c *command) parse() error {
 // an error could show its password.
 func (c *command) split() (names []string, asked bool, err error) {
 	defer func() {
-		if err == nil && slices.ContainsFunc(c.args, program.IsRedisURL) {
+		if err == nil && slices.ContainsFunc(c.args, operator.IsRedisURL) {
 			err = misused("got the URL of a Redis as an argument")
 		}
 	}()
@@ -277,7 +284,7 @@ func (c *command) split() (names []string, asked bool, err error) {
 			return names, asked, misused("-%s is empty, perhaps because a shell variable is not set; give a value, or omit "+
 				"the flag", name)
 		}
-		if name != "redis" && program.IsRedisURL(value) {
+		if name != "redis" && operator.IsRedisURL(value) {
 			return names, asked, misused("-%s: got the URL of a Redis", name)
 		}
 		if err := f.Value.Set(value); err != nil {
@@ -316,7 +323,7 @@ func (s *subcommand) options(c *command) (all []*flag.Flag) {
 		f.Usage = cmp.Or(f.Usage, s.counts)
 		all = append(all, &f)
 	}
-	if s.needs == program.Nothing {
+	if s.needs == operator.Nothing {
 		return all
 	}
 	return append(append(all, c.settings...), c.flags.Lookup("json"))
@@ -364,4 +371,4 @@ func (c *command) typeless() bool {
 	return err == nil
 }
 
-func misused(format string, args ...any) error { return program.Misused(fmt.Errorf(format, args...)) }
+func misused(format string, args ...any) error { return operator.Misused(fmt.Errorf(format, args...)) }

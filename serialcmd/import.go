@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/issue"
 	"github.com/dailyserial/serial/internal/tally"
 	"github.com/dailyserial/serial/internal/template"
 )
@@ -167,7 +166,7 @@ func (c *command) last(ctx context.Context, typ string) (serial.Number, error) {
 // lift raises a counter, and verifies that it belongs to the intended period, since Raise knows only the current one.
 func (c *command) lift(ctx context.Context, f *found) error {
 	c.typ = f.Type
-	if err := c.gen.Raise(issue.ByPerson(ctx), f.Type, f.Greatest); err != nil {
+	if err := c.gen.Raise(ctx, f.Type, f.Greatest); err != nil {
 		return err
 	}
 	now, err := c.gen.Peek(ctx, f.Type)
@@ -254,7 +253,7 @@ func (c *command) doubts(f *found) (all []error) {
 	for i, number := range f.Duplicates {
 		n, _ := c.scheme.Parse(number)
 		all = append(all, fmt.Errorf("line %d: %s: the sequence %s of %s appears twice", f.lines[i], number,
-			c.PrintSeq(n.Seq), series))
+			c.Template.PrintSeq(n.Seq), series))
 	}
 	if f.DuplicateCount > mostShown {
 		all = append(all, fmt.Errorf("%d sequences of %s appear twice, of which the first %d are shown", f.DuplicateCount,
@@ -262,7 +261,7 @@ func (c *command) doubts(f *found) (all []error) {
 	}
 	if f.Jump > 0 {
 		all = append(all, fmt.Errorf("the greatest sequence of %s, %s, is %d above the next lower one, %s", series,
-			c.PrintSeq(f.Greatest), f.Jump, c.PrintSeq(f.below)))
+			c.Template.PrintSeq(f.Greatest), f.Jump, c.Template.PrintSeq(f.below)))
 	}
 	return all
 }
@@ -273,15 +272,15 @@ func (c *command) printFound(f *found) {
 		return
 	}
 	how, found := "", counted(f.Count, "number")
-	switch greatest := c.PrintSeq(f.Greatest); {
+	switch greatest := c.Template.PrintSeq(f.Greatest); {
 	case f.Action == ignored:
 		how = fmt.Sprintf("%s up to %s", found, greatest)
 	case f.Action == stays:
-		how = fmt.Sprintf("at %s; %s up to %s", c.PrintSeq(*f.Last), found, greatest)
+		how = fmt.Sprintf("at %s; %s up to %s", c.Template.PrintSeq(*f.Last), found, greatest)
 	case f.Last == nil:
 		how = fmt.Sprintf("to %s, the counter is lost; %s", greatest, found)
 	default:
-		how = fmt.Sprintf("from %s to %s; %s", c.PrintSeq(*f.Last), greatest, found)
+		how = fmt.Sprintf("from %s to %s; %s", c.Template.PrintSeq(*f.Last), greatest, found)
 	}
 	c.printf("%s %s in %s: %s\n", f.Action, c.series(f.Type), c.name(f.Start), how)
 	if f.MissingCount > 0 {

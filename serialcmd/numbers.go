@@ -18,9 +18,8 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/calendar"
-	"github.com/dailyserial/serial/internal/program"
-	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/template"
+	"github.com/dailyserial/serial/internal/wire"
 )
 
 // batch is how many numbers a call of NextN issues at most.
@@ -275,8 +274,7 @@ func (c *command) explain(context.Context) (err error) {
 		if c.scheme, err = c.scheme.WithTemplate(c.args[0]); err != nil {
 			return err
 		}
-		f := program.Describe(c.scheme)
-		c.Template, c.PrintSeq = f.Template, f.PrintSeq
+		c.Facts = c.scheme.Facts()
 	}
 	typ := "IS"
 	if _, err := c.scheme.Series(""); err == nil { // numbers have no type
@@ -286,15 +284,15 @@ func (c *command) explain(context.Context) (err error) {
 	now := time.Now().In(c.Calendar.Location).Truncate(time.Second)
 	_, _, end := c.scheme.Period(serial.At(now))
 	if !c.json {
-		holds := c.PrintSeq(first) + " to " + c.PrintSeq(last)
+		holds := c.Template.PrintSeq(first) + " to " + c.Template.PrintSeq(last)
 		if last == template.MaxSequence {
-			holds = c.PrintSeq(first) + " to 10^15-1"
+			holds = c.Template.PrintSeq(first) + " to 10^15-1"
 		}
 		again := "they start again at " + end.Format(time.RFC3339)
 		if c.Calendar.Unit == calendar.Never {
 			again = "they never start again"
 		}
-		c.printf("template   %s\nperiod     %s\nsequences  %s; %s\n", c.Template, c.Calendar.Unit.Noun(), holds, again)
+		c.printf("template   %s\nperiod     %s\nsequences  %s; %s\n", c.Text, c.Calendar.Unit.Noun(), holds, again)
 		if c.Hidden {
 			c.println("           hidden: the printed number does not show them")
 		}
@@ -367,7 +365,7 @@ func (c *command) redisTime(ctx context.Context) (time.Time, error) {
 	defer cancel()
 	now, err := c.Client.Time(ctx).Result()
 	if err != nil {
-		return time.Now(), redisrun.Failed("Redis", err, false)
+		return time.Now(), wire.Failed("Redis", err)
 	}
 	return now, nil
 }

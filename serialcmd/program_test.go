@@ -16,17 +16,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/program"
+	"github.com/dailyserial/serial/internal/operator"
 	"github.com/dailyserial/serial/serialcmd"
 	"github.com/dailyserial/serial/serialtest"
 )
 
 var noon = time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
 
-// surroundings stand in for a process's.
-type surroundings program.Config
+type setup = operator.Setup[*serial.Generator, *serial.Scheme, serialcmd.Register]
 
-func (s *surroundings) Apply(c *program.Config) {
+// surroundings stand in for a process's.
+type surroundings setup
+
+func (s *surroundings) Apply(c *setup) {
 	c.Name, c.Args, c.Stdin, c.Stdout, c.Stderr = "orders-serial", s.Args, s.Stdin, s.Stdout, s.Stderr
 	c.Getenv = func(name string) string { panic(name + " is read") }
 	c.Context = context.Background()
@@ -37,7 +39,7 @@ func during(ctx context.Context) serialcmd.Option { return contextOption{ctx} }
 
 type contextOption struct{ context.Context }
 
-func (o contextOption) Apply(c *program.Config) { c.Context = o.Context }
+func (o contextOption) Apply(c *setup) { c.Context = o.Context }
 
 // A service has a generator and its own command.
 type service struct {
@@ -47,7 +49,7 @@ type service struct {
 	opts   []serialcmd.Option
 }
 
-// newService returns a service with a ledger, a hidden key and a prefix, which cmd/serial cannot stand for.
+// newService returns a service with a ledger, which cmd/serial cannot stand for.
 func newService(t *testing.T, more ...serial.Option) *service {
 	t.Helper()
 	s := &service{redis: serialtest.NewRedis(t, noon), ledger: new(serialtest.Ledger)}
@@ -454,6 +456,15 @@ func TestPrintedZone(t *testing.T) {
 		serial.WithLedger(new(serialtest.Ledger), 1))
 	_, stderr := s.exits(t, 2, "", "takeover", "-leave-ledger", "IS", "1")
 	require.Contains(t, stderr, "-tz ZONE IS SEQ, where ZONE is the IANA name of the service's time zone, and SEQ is")
+}
+
+// The printed command that leaves a ledger needs the key that hides sequences.
+func TestPrintedKey(t *testing.T) {
+	s := newService(t, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"),
+		serial.WithHiddenSequence(bytes.Repeat([]byte{1}, 16)))
+	_, stderr := s.exits(t, 2, "", "takeover", "-leave-ledger", "IS", "1")
+	require.Contains(t, stderr, "-template '{type}{date:yyyyMMdd}{seq:6}' -hidden-key FILE IS SEQ, where "+
+		"FILE has the key that hides sequences, and SEQ is the last sequence set aside (reserved) in the ledger for ")
 }
 
 // The command never prints a URL, which may have a password, and says that it has no flags for settings.

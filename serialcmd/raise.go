@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/issue"
-	"github.com/dailyserial/serial/internal/program"
+	"github.com/dailyserial/serial/internal/operator"
+	"github.com/dailyserial/serial/internal/series"
 )
 
 func (c *command) raise(ctx context.Context) error {
-	return c.skipping(ctx, func(seq int64) error { return c.gen.Raise(issue.ByPerson(ctx), c.args[0], seq) })
+	return c.skipping(ctx, func(seq int64) error { return c.gen.Raise(ctx, c.args[0], seq) })
 }
 
 // takeover leaves a ledger only if asked to. The script that would leave it checks first, so no ledger can be turned on
@@ -32,8 +32,8 @@ func (c *command) takeover(ctx context.Context) error {
 	}
 	return c.skipping(ctx, func(seq int64) error {
 		typ := c.args[0]
-		err := c.gen.Takeover(issue.ByPerson(ctx), typ, seq)
-		if !errors.Is(err, issue.ErrSetAside) {
+		err := c.gen.TakeoverKeepingLedger(ctx, typ, seq)
+		if !errors.Is(err, series.ErrReserved) {
 			return err
 		}
 		does := map[bool]string{true: "leaves", false: "would leave"}[c.leaveLedger]
@@ -50,7 +50,7 @@ func (c *command) takeover(ctx context.Context) error {
 
 // seq reads the argument SEQ.
 func (c *command) seq() (int64, error) {
-	seq, err := program.Integer(c.args[1], 64)
+	seq, err := operator.Integer(c.args[1], 64)
 	if err == nil && seq < 0 {
 		err = errors.New("want at least 0")
 	}
@@ -61,7 +61,7 @@ func (c *command) seq() (int64, error) {
 }
 
 func (c *command) prepare(ctx context.Context) error {
-	if err := c.gen.Prepare(ctx, c.args[0], 2); err != nil {
+	if err := c.gen.Prepare(ctx, c.args[0]); err != nil {
 		return err
 	}
 	return c.announce(ctx, nil)
@@ -191,7 +191,7 @@ func (c *command) explainSkip(ctx context.Context, lifted bool) (*explanation, e
 	var failed error
 	if c.reason != "" && lifted {
 		e.Reason, e.By, e.Possible = c.reason, c.by, false
-		if r := c.register(); r != nil {
+		if r := c.Register; r != nil {
 			ctx, cancel := briefly(ctx)
 			defer cancel()
 			if failed = r.Explain(ctx, e); failed != nil {

@@ -34,17 +34,20 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/program"
+	"github.com/dailyserial/serial/internal/operator"
+	"github.com/dailyserial/serial/internal/series"
 )
 
 // An Option configures [Main]. Only this package and cmd/serial have options.
 type Option interface {
-	Apply(*program.Config)
+	Apply(*operator.Setup[*serial.Generator, *serial.Scheme, Register])
 }
 
-type option func(*program.Config)
+type setup = operator.Setup[*serial.Generator, *serial.Scheme, Register]
 
-func (o option) Apply(c *program.Config) { o(c) }
+type option func(*setup)
+
+func (o option) Apply(s *setup) { o(s) }
 
 // A Register keeps explanations. Package github.com/dailyserial/serial/sqlledger has one in a database.
 type Register interface {
@@ -61,7 +64,7 @@ func WithRegister(r Register) Option {
 	if v := reflect.ValueOf(r); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic("serialcmd: WithRegister: the register is nil")
 	}
-	return option(func(c *program.Config) { c.Register = r })
+	return option(func(s *setup) { s.Register = r })
 }
 
 // Main runs the command in [os.Args] with gen, and returns the exit code: 0 for success, 1 for a failure, 2
@@ -78,24 +81,24 @@ func Main(gen *serial.Generator, opts ...Option) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal kills the process, if a write blocks
-	c := program.Config{Name: strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"), Args: os.Args[1:],
+	s := setup{Name: strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"), Args: os.Args[1:],
 		Getenv: os.Getenv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Context: ctx}
-	return run(gen, &c, opts)
+	return run(gen, &s, opts)
 }
 
 // run carries out a command line and returns the exit code.
-func run(gen *serial.Generator, c *program.Config, opts []Option) int {
+func run(gen *serial.Generator, s *setup, opts []Option) int {
 	for _, o := range opts {
-		o.Apply(c)
+		o.Apply(s)
 	}
-	if gen == nil && c.Settings == nil {
+	if gen == nil && s.Settings == nil {
 		panic("serialcmd: Main: the generator is nil")
 	}
-	out := bufio.NewWriter(c.Stdout) // it remembers errors, so only Flush is checked
-	cmd := &command{Config: c, out: out, gen: gen}
+	out := bufio.NewWriter(s.Stdout) // it remembers errors, so only Flush is checked
+	cmd := &command{setup: s, out: out, gen: gen}
 	err := cmd.parse()
 	if err == nil {
-		err = cmd.execute(c.Context)
+		err = cmd.execute(s.Context)
 	}
 	if errors.Is(err, errHelp) {
 		_, _ = out.WriteString(cmd.help())
@@ -111,12 +114,12 @@ func run(gen *serial.Generator, c *program.Config, opts []Option) int {
 	if err == errFound {
 		code = 3
 	}
-	if _, ok := errors.AsType[program.Misuse](err); ok {
+	if _, ok := errors.AsType[operator.Misuse](err); ok {
 		code = 2
-		_, _ = fmt.Fprintln(c.Stderr, cmd.hint()) // first, so that the reason comes last
+		_, _ = fmt.Fprintln(s.Stderr, cmd.hint()) // first, so that the reason comes last
 	}
 	text := quotedArgs.ReplaceAllString(err.Error(), "")
-	if c.Settings != nil {
+	if s.Settings != nil {
 		text = periodFlags(text)
 	}
 	for line := range strings.Lines(text) { // one for each option that New refuses
@@ -131,9 +134,9 @@ var quotedArgs = regexp.MustCompile(`, with args beginning with: [^\n]*`)
 
 // A command is a command line with everything needed to run it.
 type command struct {
-	*program.Config
+	*setup
 	commandLine
-	program.Facts
+	operator.Facts
 
 	gen    *serial.Generator // nil if the command needs no Redis
 	scheme *serial.Scheme    // nil if it needs nothing
@@ -157,7 +160,7 @@ func (c *command) execute(ctx context.Context) (err error) {
 	if err := c.checkArgs(); err != nil {
 		return err
 	}
-	if c.row.needs == program.Nothing {
+	if c.row.needs == operator.Nothing {
 		return c.row.run(c, ctx)
 	}
 	closes, err := c.open()
@@ -172,36 +175,49 @@ func (c *command) execute(ctx context.Context) (err error) {
 	if err := c.flush(ctx); err != nil {
 		c.warn("%s", strings.TrimPrefix(err.Error(), "serial: "))
 	}
-	if err != nil && c.LedgerFails() && ctx.Err() == nil && !errors.Is(err, serial.ErrConflict) {
-		c.warn("the ledger failed: %s; or, to leave it at the risk of duplicates, %s", program.Remedy(err), c.leaving())
+	if errors.Is(err, series.ErrLedger) && ctx.Err() == nil && !errors.Is(err, serial.ErrConflict) {
+		c.warn("the ledger failed: %s; or, to leave it at the risk of duplicates, %s", remedy(err), c.leaving())
 	}
 	return err
 }
 
-// leaving says how to leave the ledger.
+// remedy returns what ends an error of a ledger: what the error itself says, as that of package sqlledger for a missing
+// table, or to wait.
+func remedy(err error) string {
+	var known interface{ Remedy() string }
+	if errors.As(err, &known) {
+		return known.Remedy()
+	}
+	return "wait for its database"
+}
+
+// leaving says how to leave the ledger, which only a program without it can do.
 func (c *command) leaving() string {
-	return "stop the service, remove WithLedger from it, and run: " + c.Leave(c.typ)
+	flags, where := c.Flags(time.Now().Unix())
+	if c.Hidden {
+		flags, where = append(flags, "-hidden-key", "FILE"), where+"FILE has the key that hides sequences, and "
+	}
+	line := strings.Join(append(flags, operator.Operands(c.typ)...), " ")
+	return "stop the service, remove WithLedger from it, and run: serial takeover -leave-ledger " + line + ", where " +
+		where + operator.LastReserved + "the current period, or 0"
 }
 
 // open gets the generator or the scheme that the command needs, and its settings.
 func (c *command) open() (closes func() error, err error) {
-	var opened any = c.gen
-	var flags []string
+	var flags []string // needed in commands that errors print
 	closes = func() error { return nil }
 	if c.Settings != nil {
-		if opened, closes, err = c.Settings.Open(c.row.needs, c.row.name, c.args[0]); err != nil {
+		if c.gen, c.scheme, closes, err = c.Settings.Open(c.row.needs, c.row.name, c.args[0]); err != nil {
 			return nil, err
 		}
 		flags = c.Settings.GivenFlags()
 	}
-	switch made := opened.(type) {
-	case *serial.Scheme:
-		c.scheme, c.gen = made, nil
-	case *serial.Generator:
-		c.gen = program.Derive(made, c.Name, flags, c.skip.hooks()).(*serial.Generator)
-		c.scheme, opened = c.gen.Scheme(), c.gen
+	if c.gen == nil {
+		c.Facts = c.scheme.Facts()
+		return closes, nil
 	}
-	c.Facts = program.Describe(opened)
+	c.gen = c.gen.ForProgram(c.Name, flags, c.skip.hooks())
+	c.scheme, c.Facts = c.gen.Scheme(), c.gen.Facts()
 	return closes, nil
 }
 
@@ -222,11 +238,5 @@ func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	return brief, func() { stop(); cancel() }
 }
 
-// register returns the program's register, or nil.
-func (c *command) register() Register {
-	r, _ := c.Register.(Register)
-	return r
-}
-
 // readsExplanations reports whether an audit reads explanations.
-func (c *command) readsExplanations() bool { return c.explained != "" || c.register() != nil }
+func (c *command) readsExplanations() bool { return c.explained != "" || c.Register != nil }

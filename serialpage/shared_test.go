@@ -40,6 +40,7 @@ func TestSharedCounter(t *testing.T) {
 	overview := s.get(200, "/numbers/")
 	require.Contains(t, overview, "plain:*")
 	require.Contains(t, overview, "20211024-001")
+	require.Contains(t, textOf(s.find(404, "AV202113240001")), "its date is not possible")
 
 	page := s.get(200, "/numbers/"+address("period", "FA", s.start))
 	require.Contains(t, page, "FA202110240004", "the missing one, whatever its type")

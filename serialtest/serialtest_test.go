@@ -351,7 +351,7 @@ func TestFarDays(t *testing.T) {
 					require.Equal(t, today+"0002", n.String())
 				}
 				require.NoError(t, gen.Raise(t.Context(), "IS", 9))
-				require.NoError(t, gen.Prepare(t.Context(), "IS", 3))
+				require.NoError(t, gen.Prepare(t.Context(), "IS"))
 				n, err := gen.Peek(t.Context(), "IS")
 				require.NoError(t, err)
 				require.Equal(t, today+"0009", n.String())
@@ -443,7 +443,7 @@ func TestDownAndBack(t *testing.T) {
 			require.NoError(t, gen.Raise(t.Context(), "IS", 7))
 			r.Stop()
 			r.Start()
-			require.NoError(t, gen.Prepare(t.Context(), "IS", 2))
+			require.NoError(t, gen.Prepare(t.Context(), "IS"))
 			r.Advance(24 * time.Hour)
 		}
 	})

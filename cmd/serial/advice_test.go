@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/program"
 	"github.com/dailyserial/serial/serialtest"
 )
 
@@ -147,11 +146,11 @@ func TestGivenFlags(t *testing.T) {
 		"redis://h?master_name=m&p%61ssword=hunter2":    "URL",
 		"redis://h?master_name=m&addr=i:2&password=%26": "URL",
 	} {
-		s := &settings{Config: &program.Config{Getenv: env("redis://h")}, url: given}
+		s := &settings{setup: &setup{Getenv: env("redis://h")}, url: given}
 		require.Equal(t, []string{"-redis", want}, s.GivenFlags())
 	}
 	for _, url := range []string{"", "redis://h"} {
-		s := &settings{Config: &program.Config{Getenv: env("redis://h")}, url: url}
+		s := &settings{setup: &setup{Getenv: env("redis://h")}, url: url}
 		require.Equal(t, []string{}, s.GivenFlags())
 	}
 }

@@ -54,7 +54,7 @@ func TestLedger(t *testing.T) {
 		for _, args := range [][]string{{"raise", "IS", "7"}, {"next", "IS"}, {"prepare", "IS"}} {
 			stdout, stderr := surroundings.exits(t, 1, args...)
 			require.Empty(t, stdout, args)
-			require.Regexp(t, `^serial: conflicting period: the numbers of IS in .* are set aside in a ledger, which this `+
+			require.Regexp(t, `^serial: conflicting period: the numbers of IS in .* are reserved in a ledger, which this `+
 				`generator does not have; use the service's own command, which has the ledger \(see package serialcmd\); `+
 				`to leave the ledger, stop the service and run: serial takeover -leave-ledger .* IS SEQ, where SEQ is the last `+
 				`sequence set aside \(reserved\) in the ledger for \d{4}-\d{2}-\d{2}, or 0\n$`, stderr)
@@ -81,7 +81,7 @@ func TestLeaveLedger(t *testing.T) {
 	require.Empty(t, stdout)
 	require.Regexp(t, `^serial: takeover would leave the ledger of IS: [^\n]*may be issued twice[^\n]*, so SEQ must be `+
 		`the last sequence set aside \(reserved\) in the ledger\n`+
-		`serial: conflicting period: the numbers of IS in .* are set aside in a ledger, [^\n]*\n$`, stderr)
+		`serial: conflicting period: the numbers of IS in .* are reserved in a ledger, [^\n]*\n$`, stderr)
 	require.Equal(t, before, m.Dump())
 	_, help, _ := e.do("help", "takeover")
 	settings, err := os.ReadFile("../../docs/settings.md")
@@ -120,7 +120,7 @@ func TestLeaveLedgerOfAnotherPeriod(t *testing.T) {
 	refuses := func(args ...string) {
 		t.Helper()
 		before := m.Dump()
-		e.fails(t, 1, "are set aside in a ledger, which this generator does not have", append(args, "-period", "minute")...)
+		e.fails(t, 1, "are reserved in a ledger, which this generator does not have", append(args, "-period", "minute")...)
 		require.Equal(t, before, m.Dump())
 	}
 	refuses("takeover", "IS", "7", "-tz", "Asia/Kathmandu")

@@ -22,7 +22,6 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dailyserial/serial/internal/program"
 	"github.com/dailyserial/serial/serialcmd"
 )
 
@@ -32,9 +31,9 @@ func TestMain(m *testing.M) {
 }
 
 // surroundings stand in for the process's.
-type surroundings program.Config
+type surroundings setup
 
-func (s *surroundings) Apply(c *program.Config) {
+func (s *surroundings) Apply(c *setup) {
 	c.Name, c.Args, c.Getenv, c.Context = "serial", s.Args, s.Getenv, s.Context
 	c.Stdin, c.Stdout, c.Stderr = s.Stdin, s.Stdout, s.Stderr
 }

@@ -66,7 +66,7 @@ type clockWorld struct {
 	random  *rand.Rand
 	now     time.Time
 	latest  time.Time
-	raised  bool         // by an operator, and a day was entered too early
+	raised  bool         // by an operator
 	order   atomic.Int64 // stands for instants in the journal
 	before  atomic.Int64 // commands until the clock jumps in the middle of a call; 0 while several calls run at once
 }
@@ -180,9 +180,7 @@ func (w *clockWorld) operate() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	err := w.gens[0].Raise(ctx, alwaysUsed[0], w.journal.highest(alwaysUsed[0], w.clock().Format(dayLayout)))
-	if err != nil {
-		require.ErrorIs(w.t, err, serial.ErrConflict)
-	}
+	require.NoError(w.t, err)
 	w.raised = true
 }
 
@@ -206,10 +204,9 @@ func (w *clockWorld) call(gen *serial.Generator, n int, limit time.Duration) err
 		require.Contains(w.t, []string{from.Format(dayLayout), w.clock().Format(dayLayout)}, first.Start.Format(dayLayout))
 		return nil
 	}
-	// While the clock is past midnight, the day's counter expires. When the clock returns, its numbers stay lost.
-	gone := !w.ledger && errors.Is(err, serial.ErrCounterLost)
-	// Then some unused days cannot be distinguished from used ones: a day that is neither suspect nor new is refused.
-	gone = gone || w.raised && errors.Is(err, serial.ErrConflict)
+	// While the clock is past midnight, the day's counter expires. When the clock returns, its numbers stay lost. With a
+	// ledger, the same is true of days before the first one that the record has, once an operator has gone back there.
+	gone := (!w.ledger || w.raised) && errors.Is(err, serial.ErrCounterLost)
 	if ended := ctx.Err() != nil && errors.Is(err, ctx.Err()); !gone && !ended {
 		require.ErrorIs(w.t, err, serial.ErrClockSkew)
 	}
@@ -297,11 +294,56 @@ func (w *course) play(path []int, back int) {
 	}
 }
 
+// Redis's clock is ahead when a series is used for the first time. When it is right again, and an operator has confirmed
+// that, the days until then count as perhaps used. Each begins at its start, and the ledger is asked once for it. The
+// suite had missed that a block was reserved below the start: its other clocks are right at first, and its days begin
+// with 1.
+func TestFirstDayWasAhead(t *testing.T) {
+	t.Parallel()
+	for _, p := range []protection{{}, {Floor: true}, {Ledger: true}} {
+		for _, start := range []int64{1, 5000} {
+			for _, restarted := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%+v, start %d, restarted %v", p, start, restarted), func(t *testing.T) {
+					race.Bubble(t, func(t *testing.T) {
+						opts := []serial.Option{serial.WithMaxSkew(-1), serial.WithStart(start)}
+						w := newCourse(t, p, 24*time.Hour, restarted, opts)
+						w.at(3)
+						w.issue(2)
+						for n := range 3 {
+							w.at(n)
+							seq, err := w.next()
+							if err != nil {
+								want := serial.ErrCounterLost
+								if n == 0 {
+									want = serial.ErrClockSkew
+								}
+								require.ErrorIs(t, err, want, "day %d", n)
+								asked := w.storage.asked
+								require.NoError(t, w.process().Raise(t.Context(), alwaysUsed[0], 0), "day %d", n)
+								require.LessOrEqual(t, w.storage.asked-asked, 1, "day %d", n)
+								seq, err = w.next()
+							} else {
+								require.True(t, p.Floor, "day %d", n)
+							}
+							require.NoError(t, err, "day %d", n)
+							require.Equal(t, start, seq, "day %d", n)
+							w.issue(2)
+						}
+						w.at(3)
+						w.issue(2)
+					})
+				})
+			}
+		}
+	}
+}
+
 // A course is a Redis whose clock is set to one period after another, and the numbers issued in each.
 type course struct {
 	t *testing.T
 	protection
 	redis     *memoryRedis
+	storage   *storage
 	unit      time.Duration
 	first     time.Time
 	gen       *serial.Generator
@@ -313,7 +355,8 @@ type course struct {
 func newCourse(t *testing.T, p protection, unit time.Duration, restarted bool, opts []serial.Option) *course {
 	w := &course{t: t, protection: p, redis: newMemoryRedis(t), unit: unit, first: time.Now().Add(unit / 2),
 		restarted: restarted, high: map[time.Time]int64{}}
-	storage, client := newStorage(newJournal()), w.redis.client(nil, 0)
+	w.storage = newStorage(newJournal())
+	client := w.redis.client(nil, 0)
 	opts = append([]serial.Option{serial.WithLocation(time.UTC)}, opts...)
 	if p.Floor {
 		opts = append(opts, serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
@@ -321,7 +364,7 @@ func newCourse(t *testing.T, p protection, unit time.Duration, restarted bool, o
 		}))
 	}
 	if p.Ledger {
-		opts = append(opts, serial.WithLedger(storage, block))
+		opts = append(opts, serial.WithLedger(w.storage, block))
 	}
 	w.make = func() *serial.Generator {
 		gen, err := serial.New(client, opts...)

@@ -135,7 +135,7 @@ func TestUserOfOneType(t *testing.T) {
 	}
 }
 
-// steps is a hook that has around run every command of a client; n counts them from 0.
+// steps is a hook that has around run every command and every pipeline of a client; made counts them.
 type steps struct {
 	made   *atomic.Int64
 	around func(i int, run func() error) error
@@ -143,8 +143,13 @@ type steps struct {
 
 func (steps) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (steps) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+func (s steps) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if firstKey(cmds[0]) == "" { // setting up a connection
+			return next(ctx, cmds)
+		}
+		return s.around(int(s.made.Add(1)-1), func() error { return next(ctx, cmds) })
+	}
 }
 
 func (s steps) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
@@ -232,7 +237,6 @@ var stages = []stage{
 		_, yesterday, _ := strings.Cut(d.counter(-1), "}:")
 		d.do("HSET", recordKey(d.typ), "entered", strings.NewReplacer(today, yesterday, fmt.Sprint(first),
 			fmt.Sprint(first-day), fmt.Sprint(past), fmt.Sprint(past-day)).Replace(entered))
-		d.do("HDEL", recordKey(d.typ), "used", "print") // that it was today already
 		d.do("DEL", d.counter(0))
 	}, (*denial).next},
 	{"Raise", "", func(d *denial, gen *serial.Generator) { d.open(gen) }, (*denial).raise},
@@ -281,7 +285,7 @@ func (d *denial) raise(gen *serial.Generator) (int64, error) {
 }
 
 func (d *denial) prepare(gen *serial.Generator) (int64, error) {
-	return 0, gen.Prepare(context.Background(), d.typ, 3)
+	return 0, gen.Prepare(context.Background(), d.typ)
 }
 
 var denied = regexp.MustCompile(`NOPERM|can't run this command|ACL failure`)

@@ -25,7 +25,7 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest"
-	"github.com/dailyserial/serial/internal/store"
+	core "github.com/dailyserial/serial/internal/series"
 )
 
 // A setting is the configuration of a generator of the suite, here or in a worker.
@@ -225,7 +225,9 @@ func (w *worker) leaks() {
 	for range 120 {
 		stacks = make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
-		if !bytes.Contains(stacks, []byte("github.com/dailyserial/serial.")) {
+		if !slices.ContainsFunc([]string{".", "/internal/series.", "/internal/wire."}, func(part string) bool {
+			return bytes.Contains(stacks, []byte("github.com/dailyserial/serial"+part))
+		}) {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -366,6 +368,35 @@ func (t *trap) pass(where, key string) {
 	_ = syscall.Kill(syscall.Getpid(), signal)
 }
 
+// before and after lead commands past the trap, those of one type together.
+func (t *trap) before(cmds ...redis.Cmder) {
+	for key, where := range keysIn(cmds) {
+		t.pass(where, key)
+	}
+}
+
+func (t *trap) after(cmds ...redis.Cmder) {
+	for key := range keysIn(cmds) {
+		t.pass("", key)
+	}
+}
+
+// keysIn returns a key of each type, and what begins with the commands.
+func keysIn(cmds []redis.Cmder) map[string]string {
+	begins, keys := map[string]string{}, map[string]string{}
+	for _, cmd := range cmds {
+		key := firstKey(cmd)
+		if before, ok := keys[typeIn(key)]; ok {
+			key = before
+		}
+		keys[typeIn(key)] = key
+		if begins[key] = begins[key]; cmd.Name() == "set" {
+			begins[key] = "open" // with its lock
+		}
+	}
+	return begins
+}
+
 // watch is a hook that leads commands past the trap, and reports those that may have taken numbers for nobody.
 type watch struct{ w *worker }
 
@@ -373,14 +404,9 @@ func (h watch) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h watch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		key := firstKey(cmd)
-		where := ""
-		if cmd.Name() == "set" {
-			where = "open" // with its lock
-		}
-		h.w.trap.pass(where, key)
+		h.w.trap.before(cmd)
 		err := next(ctx, cmd)
-		h.w.trap.pass("", key)
+		h.w.trap.after(cmd)
 		h.unanswered(cmd, err)
 		return err
 	}
@@ -388,7 +414,9 @@ func (h watch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (h watch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.w.trap.before(cmds...)
 		err := next(ctx, cmds)
+		h.w.trap.after(cmds...)
 		for _, cmd := range cmds {
 			if n, _ := cmd.(*redis.Cmd); n != nil && cmd.Name() == "wait" {
 				if replicas, _ := n.Int(); replicas < 1 { // nobody waits for more
@@ -417,8 +445,8 @@ func (h watch) unanswered(cmd redis.Cmder, err error) {
 			return
 		}
 	}
-	for typ, n := range counts(cmd) {
-		h.w.say("unanswered %s %d", typ, n)
+	if n := count(cmd); n > 0 {
+		h.w.say("unanswered %s %d", typeIn(firstKey(cmd)), n)
 	}
 }
 
@@ -432,27 +460,16 @@ func firstKey(cmd redis.Cmder) string {
 	return ""
 }
 
-// counts returns how many numbers of each type a script of the package takes. Each type has two keys. From their sixth
-// argument on, take and open have the number and the mark of each type.
-func counts(cmd redis.Cmder) map[string]int64 {
+// count returns how many numbers the package's script takes. They are its sixth argument after the keys.
+func count(cmd redis.Cmder) (n int64) {
 	args, keys := cmd.Args(), 0
-	if !strings.HasPrefix(cmd.Name(), "eval") || len(args) < 5 || strings.HasSuffix(firstKey(cmd), ":lock") {
-		return nil
+	script := core.SerialScript
+	if !strings.HasPrefix(cmd.Name(), "eval") || args[1] != script.Digest && args[1] != script.Source {
+		return 0
 	}
 	_, _ = fmt.Sscan(fmt.Sprint(args[2]), &keys)
-	all := map[string]int64{}
-	at := 3 + keys + 5
-	open, take := store.OpenScript, store.TakeScript
-	if !slices.Contains([]any{open.Digest, open.Source, take.Digest, take.Source}, args[1]) {
-		return nil
-	}
-	for i := 0; 2*i+1 < keys && at+2*i < len(args); i++ {
-		var n int64
-		if _, err := fmt.Sscan(fmt.Sprint(args[at+2*i]), &n); err == nil && n > 0 {
-			all[typeIn(fmt.Sprint(args[3+2*i]))] += n
-		}
-	}
-	return all
+	_, _ = fmt.Sscan(fmt.Sprint(args[3+keys+5]), &n)
+	return n
 }
 
 type silence struct{}

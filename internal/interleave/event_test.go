@@ -16,6 +16,9 @@ type event struct {
 	thenMidnight bool
 }
 
+// hasMidnight reports whether midnight comes in the event.
+func (e event) hasMidnight() bool { return e.what == midnight || e.thenMidnight }
+
 const (
 	proceeds  = "proceeds" // with its command
 	dies      = "dies before it"
@@ -133,8 +136,7 @@ func (r *run) apply(e event) {
 		r.disturbed = true
 	}
 	r.hangs = r.hangs || e.what == leavesHanging
-	toMidnight := e.what == midnight || e.thenMidnight
-	r.afterMidnight = r.afterMidnight || toMidnight
+	r.afterMidnight = r.afterMidnight || e.hasMidnight()
 	switch {
 	case e.what == midnight, r.applyClock(e.what):
 	case e.what == loses:
@@ -153,7 +155,7 @@ func (r *run) apply(e event) {
 		p.held = slices.Delete(p.held, e.command, e.command+1)
 	}
 	r.mu.Unlock()
-	if toMidnight {
+	if e.hasMidnight() {
 		synctest.Wait()
 		sleepToMidnight()
 	}
@@ -161,5 +163,5 @@ func (r *run) apply(e event) {
 
 // sleepToMidnight lets time pass until the next day has begun.
 func sleepToMidnight() {
-	time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour + time.Second)))
+	time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour + 100*time.Millisecond)))
 }

@@ -57,6 +57,12 @@ type node struct {
 	orders float64 // from here to the end; 0 if they are not counted yet
 }
 
+// A beginning is how a run begins: its first choices, and whether midnight comes in one of them.
+type beginning struct {
+	choices  []int
+	midnight bool
+}
+
 // explore runs a setting in every order. Of two orders that lead to the same state it runs one to the end, and counts
 // both. It returns the number of orders and the number of runs.
 //
@@ -65,7 +71,7 @@ type node struct {
 // meaning.
 func (s setting) explore(t *testing.T, most int, random *rand.Rand) (orders float64, runs, untried int) {
 	nodes, first := map[string]*node{}, ""
-	todo := [][]int{nil} // the choices with which a run begins
+	todo := []beginning{{}}
 	for len(todo) > 0 {
 		if most > 0 {
 			if runs == most {
@@ -74,18 +80,20 @@ func (s setting) explore(t *testing.T, most int, random *rand.Rand) (orders floa
 			i := random.IntN(len(todo))
 			todo[i], todo[len(todo)-1] = todo[len(todo)-1], todo[i]
 		}
-		choices := todo[len(todo)-1]
+		choices, midnight := todo[len(todo)-1].choices, todo[len(todo)-1].midnight
 		todo = todo[:len(todo)-1]
 		runs++
 		race.Bubble(t, func(t *testing.T) {
-			r := s.start(t)
+			r := s.start(t, midnight)
 			defer r.close(t)
 			before := ""
 			for step := 0; ; step++ {
 				r.awaitCommands(t)
 				events := r.next()
 				if len(events) == 0 {
-					nodes[before].next = append(nodes[before].next, "")
+					if n := nodes[before]; n != nil { // nil if a wait took so long that the run has ended before its choices
+						n.next = append(n.next, "")
+					}
 					break
 				}
 				choice := 0
@@ -110,8 +118,8 @@ func (s setting) explore(t *testing.T, most int, random *rand.Rand) (orders floa
 						return
 					}
 					nodes[now] = &node{}
-					for other := 1; other < len(events); other++ {
-						todo = append(todo, append(slices.Clone(choices), other))
+					for other, e := range events[1:] {
+						todo = append(todo, beginning{append(slices.Clone(choices), 1+other), midnight || e.hasMidnight()})
 					}
 					choices, before = append(choices, 0), now
 				}
@@ -150,7 +158,7 @@ func countOrders(nodes map[string]*node, state string) float64 {
 // proceeds.
 func (s setting) runRandomly(t *testing.T, random *rand.Rand, rarely int) {
 	race.Bubble(t, func(t *testing.T) {
-		r := s.start(t)
+		r := s.start(t, s.midnight)
 		defer r.close(t)
 		for step := 0; ; step++ {
 			r.awaitCommands(t)

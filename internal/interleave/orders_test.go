@@ -17,13 +17,13 @@ import (
 // Guarantees: opener-killed.
 func TestInterleavings(t *testing.T) {
 	ahead := func(t *testing.T, m *memory.Redis, opts []serial.Option) []string {
-		require.NoError(t, newGenerator(t, m.Client(), opts...).Prepare(context.Background(), "IS", 2))
+		require.NoError(t, newGenerator(t, m.Client(), opts...).Prepare(context.Background(), "IS"))
 		return nil
 	}
 	runEach(t, []namedSetting{
 		{"from a missing counter", 1000, setting{processes: 2, each: 3}},
-		{"from a missing counter, across midnight", 1e5, setting{processes: 2, each: 1, midnight: true}},
-		{"prepared, across midnight", 100, setting{processes: 2, each: 1, midnight: true, prepare: ahead}},
+		{"from a missing counter, across midnight", 1e4, setting{processes: 2, each: 1, midnight: true}},
+		{"prepared, across midnight", 50, setting{processes: 2, each: 1, midnight: true, prepare: ahead}},
 		{"of a year that prints the day, across midnight", 1000,
 			setting{processes: 2, each: 1, midnight: true, printsDay: true}},
 		{"with a ledger, at the end of a block", 100, setting{processes: 2, each: 2, ledger: true, prepare: fullBlock}},
@@ -31,7 +31,7 @@ func TestInterleavings(t *testing.T) {
 		{"with a ledger, across midnight", 1000, setting{processes: 2, each: 1, ledger: true, midnight: true}},
 		{"with two starts, from a missing counter, across midnight", 1000,
 			setting{processes: 2, each: 1, twoStarts: true, midnight: true}},
-		{"with two starts, prepared, across midnight", 100,
+		{"with two starts, prepared, across midnight", 50,
 			setting{processes: 2, each: 1, twoStarts: true, midnight: true, prepare: ahead}},
 		{"with two starts and a ledger, from nothing", 1000, setting{processes: 2, each: 2, twoStarts: true, ledger: true}},
 		{"with two starts and a ledger, at the end of a block", 100,
@@ -93,7 +93,7 @@ func TestInterleavingsWhereALedgerIsTurnedOn(t *testing.T) {
 }
 
 // Two processes prepare the next day, and one of them dies, stops or is left by its caller at any point: that day begins
-// at its start. With a ledger, Prepare asks it first. TestInterleavings does not cover this: there the next day is
+// at its start. TestInterleavings does not cover this: there the next day is
 // prepared before, or never.
 func TestInterleavingsOfPrepare(t *testing.T) {
 	runEach(t, []namedSetting{

@@ -1,7 +1,9 @@
 package interleave
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -62,7 +64,7 @@ const (
 // west is a zone in which it is the same day, with other bounds.
 var west = time.FixedZone("west", -3600)
 
-// patience is how long the others may wait for the lock or claim of a caller that left. Its lease is 8 s.
+// patience is how long the others may wait for the lock of a caller that left. Its lease is 8 s.
 const patience = 3 * time.Second
 
 func (s setting) options(l serial.Ledger) []serial.Option {
@@ -97,7 +99,7 @@ type run struct {
 	processes []*process
 	released  bool           // no command is held back any longer
 	count     int            // commands held back so far
-	owners    map[string]int // process that made each token of a lock or a claim
+	owners    map[string]int // process that made each token of a lock
 	issued    []string
 	explained []serial.Explanation
 	failed    []error
@@ -106,10 +108,11 @@ type run struct {
 
 	disturbed     bool // a process died or stopped, or its caller left
 	afterMidnight bool
-	stopped       int  // the process that stands still, or -1
-	resumed       int  // the process that stood still, even if it still does, or -1
-	lost          bool // the counter was lost
-	lostPlain     bool // it was lost while the record had no ledger
+	day           time.Time // the next midnight
+	stopped       int       // the process that stands still, or -1
+	resumed       int       // the process that stood still, even if it still does, or -1
+	lost          bool      // the counter was lost
+	lostPlain     bool      // it was lost while the record had no ledger
 
 	left    int // the process whose caller left, or -1
 	leftAt  time.Time
@@ -141,13 +144,18 @@ type heldCommand struct {
 
 var errDead = errors.New("this process is dead")
 
-// start starts the processes of a setting.
-func (s setting) start(t *testing.T) *run {
+// start starts the processes of a setting. If midnight is to come, it is so near that no call ends before it.
+func (s setting) start(t *testing.T, midnight bool) *run {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := memory.Start(t)
 	r := &run{setting: s, redis: m, ledger: new(serialtest.Ledger), over: cancel, isOver: ctx.Done(),
 		owners: map[string]int{}, byRequest: map[string]string{}, stopped: -1, resumed: -1, left: -1}
-	time.Sleep(24*time.Hour - 20*time.Second) // midnight is near, and comes when it is meant to
+	r.day = time.Now().Add(24 * time.Hour)
+	before := 20 * time.Second // more than a run takes
+	if midnight {
+		before = 1500 * time.Millisecond
+	}
+	time.Sleep(24*time.Hour - before)
 	first := newGenerator(t, m.Client(), append(s.options(r.ledger), serial.WithKeyPrefix("other"))...)
 	_, err := first.Next(ctx, "OTHER") // the server knows the scripts
 	require.NoError(t, err)
@@ -165,7 +173,7 @@ func (s setting) start(t *testing.T) *run {
 	}
 	if i := s.processes - 1; s.fastClock { // the last process is an operator; before others begin, who read the clock
 		r.processes[i].done = true
-		r.clock = serverClock{top: map[string]int64{}, operator: newGenerator(t, m.Client(r.hook(i)), s.options(nil)...)}
+		r.clock = serverClock{top: map[string]int64{}, operator: newGenerator(t, m.Client(hook{r, i}), s.options(nil)...)}
 	}
 	for i, p := range r.processes {
 		if p.done {
@@ -180,7 +188,7 @@ func (s setting) start(t *testing.T) *run {
 		if s.takesOver && i == s.processes-1 {
 			opts = append(opts, serial.WithLocation(west))
 		}
-		p.gen = newGenerator(t, m.Client(r.hook(i)), opts...)
+		p.gen = newGenerator(t, m.Client(hook{r, i}), opts...)
 		go func() {
 			for nth := range s.each {
 				r.ask(i, nth)
@@ -235,7 +243,7 @@ func (r *run) ask(i, nth int) {
 	switch {
 	case nth > 0:
 	case r.prepares:
-		err = p.gen.Prepare(ctx, typ, 2)
+		err = p.gen.Prepare(ctx, typ)
 	case r.setting.raises && i == r.setting.processes-1:
 		err = p.gen.Raise(ctx, typ, laterStart)
 	case r.takesOver && i == r.setting.processes-1:
@@ -254,12 +262,10 @@ func (r *run) ask(i, nth int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.results = append(p.results, number)
-	delayed, late := r.resumed == i, r.afterMidnight
 	switch {
 	case p.dead:
 	case p.hasLeft && errors.Is(err, context.Canceled):
-	// A call may take too long: without a ledger, only if its process stood still across midnight.
-	case errors.Is(err, os.ErrDeadlineExceeded) && (delayed && late || r.setting.ledger && (delayed || late)):
+	case errors.Is(err, os.ErrDeadlineExceeded) && r.resumed == i: // its process stood still until its time was over
 	case r.mayGet(i, err):
 	case r.fastClock && r.clock.back && !raised && r.clock.mayCause(err):
 	case err != nil:
@@ -347,6 +353,9 @@ func (r *run) send(ctx context.Context, i int, name string, command func(ctx con
 		r.leave(i, true)
 		ctx = context.WithoutCancel(ctx) // it is in the network already
 	}
+	if what == proceeds { // however late, it is in the network already
+		ctx = context.WithoutCancel(ctx)
+	}
 	err := command(ctx)
 	switch what {
 	case leavesAfter:
@@ -395,46 +404,79 @@ func (r *run) release() {
 	}
 }
 
-// A hook is around every command of a client.
-type hook func(next redis.ProcessHook) redis.ProcessHook
-
-func (h hook) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return h(next) }
-
-func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+// A hook is around every command of a process's client. The commands of a pipeline are held back one after the other.
+type hook struct {
+	r *run
+	i int // the process
 }
 
-// hook returns the hook around a process's commands.
-func (r *run) hook(i int) hook {
-	return func(next redis.ProcessHook) redis.ProcessHook {
-		return func(ctx context.Context, cmd redis.Cmder) error {
-			name, args := cmd.Name(), cmd.Args()
-			switch name {
-			case "set":
-				name = "lock"
-				r.own(args[2], i)
-			case "eval", "evalsha":
-				name = fmt.Sprintf("%.4s %v", args[1], args[3])
-				for _, arg := range args[3:] {
-					if s, ok := arg.(string); ok && len(s) == 26 { // a claim's
-						r.own(s, i)
-					}
+func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return h.process(ctx, cmd, next, "") }
+}
+
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) (failure error) {
+		one := func(ctx context.Context, cmd redis.Cmder) error { return next(ctx, []redis.Cmder{cmd}) }
+		before := ""
+		for nth, cmd := range cmds {
+			err := h.process(ctx, cmd, one, before)
+			if err != nil && (err == errDead || err == ctx.Err()) { // nothing is sent any more
+				for _, later := range cmds[nth+1:] {
+					later.SetErr(err)
 				}
-			default: // setting up a connection
-				return next(ctx, cmd)
+				return err
 			}
-			err := r.send(ctx, i, name, func(ctx context.Context) error { return next(ctx, cmd) })
-			cmd.SetErr(err)
-			if err != errDead {
-				r.observeReply(i, name, cmd, err)
-			}
-			return err
+			failure = cmp.Or(failure, err)
+			h.r.mu.Lock()
+			before = h.r.processes[h.i].lastReply + ", "
+			h.r.mu.Unlock()
 		}
+		return failure
 	}
 }
 
-// own notes which process made the token of a lock or a claim.
+// process sends a command when it is its turn. before are the replies to the commands before it in a pipeline.
+func (h hook) process(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook, before string) error {
+	name, args := cmd.Name(), cmd.Args()
+	switch name {
+	case "set":
+		name = "lock"
+		h.r.own(args[2], h.i)
+	case "eval", "evalsha":
+		name = scriptName(args)
+	default: // setting up a connection
+		return next(ctx, cmd)
+	}
+	err := h.r.send(ctx, h.i, name, func(ctx context.Context) error { return next(ctx, cmd) })
+	if err != nil {
+		cmd.SetErr(err)
+	}
+	if err != errDead {
+		h.r.observeReply(h.i, before+name, cmd, err)
+	}
+	return err
+}
+
+// scriptName says what a script is sent for.
+func scriptName(args []any) string {
+	options, _ := args[len(args)-1].(string)
+	name := "take" + options
+	switch {
+	case args[2] == 1 || args[2] == "1":
+		name = "release"
+	case strings.Contains(options, `"grant":`):
+		name = "grant"
+	case strings.Contains(options, `"next":`):
+		name = "prepare"
+	case strings.HasPrefix(options, "{"):
+		name = "take with options"
+	}
+	return fmt.Sprint(name, " ", args[3])
+}
+
+// own notes which process made the token of a lock.
 func (r *run) own(token any, i int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -447,11 +489,14 @@ func (r *run) observeReply(i int, name string, cmd redis.Cmder, err error) {
 	text := name + " " + fmt.Sprint(err)
 	if value, ok := cmd.(interface{ Val() any }); ok { // the library's commands embed a *redis.Cmd
 		reply := value.Val()
+		var details map[string]any
+		if object, ok := reply.(string); ok && json.Unmarshal([]byte(object), &details) == nil {
+			delete(details, "seconds")
+			delete(details, "micros")
+			reply = details
+		}
 		if key, ok := cmd.Args()[3].(string); ok && r.fastClock {
 			r.clock.observe(key, lastIssued(reply))
-		}
-		if status, ok := reply.([]any); ok && len(status) >= 3 {
-			reply = append(status[:1:1], status[3:]...) // without the time
 		}
 		text += fmt.Sprint(reply)
 	}
@@ -459,11 +504,15 @@ func (r *run) observeReply(i int, name string, cmd redis.Cmder, err error) {
 }
 
 // lastIssued returns the last sequence that a script issued, 0 if none.
-func lastIssued(reply any) int64 {
-	if status, ok := reply.([]any); ok && (status[0] == "there" || status[0] == "lifted") {
-		reply = status[len(status)-1]
+func lastIssued(reply any) (seq int64) {
+	switch r := reply.(type) {
+	case int64:
+		return r
+	case map[string]any:
+		if slices.Contains([]any{"there", "raised", "part"}, r["status"]) {
+			_, _ = fmt.Sscan(fmt.Sprint(r["last"]), &seq)
+		}
 	}
-	seq, _ := reply.(int64)
 	return seq
 }
 
@@ -493,6 +542,7 @@ func (l heldLedger) Reserve(ctx context.Context, reservation serial.Reservation)
 // has left, one command is enough: the time that passes is then what the others wait.
 func (r *run) awaitCommands(t *testing.T) {
 	r.await(t, func(p *process) bool {
+		r.afterMidnight = r.afterMidnight || !time.Now().Before(r.day)
 		return p.done || p.dead || len(p.held) > 0 || r.left >= 0 && len(r.eventsAfterLeaving()) > 0
 	})
 	r.mu.Lock()

@@ -1,0 +1,95 @@
+// Package operator has what package serial, package serialcmd and cmd/serial share to serve an operator: facts about a
+// Generator, the flags that stand for its settings, and how a command is started.
+package operator
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/template"
+)
+
+// Facts are settings of a Generator or a Scheme.
+type Facts struct {
+	Calendar calendar.Calendar
+	Text     string             // template as given
+	Template *template.Template // Text, parsed
+	Start    int64              // first sequence of a period
+	Last     int64              // last sequence of a period, as given; 0 for the template's largest
+	Until    string             // last day for which numbers are issued; "" for none
+	Prefix   string             // of every key
+	Shared   bool               // types share a counter
+	Hidden   bool               // a key hides sequences
+
+	// These are zero for a Scheme.
+	Client    redis.UniversalClient
+	Retention int
+	Ledger    bool
+}
+
+// Flags returns cmd/serial's flags for the settings that are not the default and that a command of an operator needs,
+// except a hidden key. If the name of the time zone does not mean that zone at these instants, Unix seconds, the operator
+// fills in ZONE, and where says so.
+func (f Facts) Flags(instants ...int64) (line []string, where string) {
+	flag := func(name, value, usual string) {
+		separator := " "
+		if strings.HasPrefix(value, "-") {
+			separator = "="
+		}
+		if value != usual {
+			line = append(line, fmt.Sprintf("-%s%s'%s'", name, separator, strings.ReplaceAll(value, "'", `'\''`)))
+		}
+	}
+	if name := f.Calendar.Location.String(); f.zoneHasName(name, instants) {
+		flag("tz", name, "")
+	} else {
+		line, where = []string{"-tz ZONE"}, "ZONE is the IANA name of the service's time zone, and "
+	}
+	flag("period", f.Calendar.Unit.Noun(), calendar.Day.Noun())
+	y := f.Calendar.YearStart
+	flag("year-start", fmt.Sprintf("%02d-%02d", y.Month+1, y.Day+1), "01-01")
+	flag("day-start", (time.Duration(f.Calendar.DayStart) * time.Second).String(), "0s")
+	flag("template", f.Text, template.Usual(f.Calendar))
+	flag("start", strconv.FormatInt(f.Start, 10), "1")
+	flag("last", strconv.FormatInt(f.Last, 10), "0")
+	flag("prefix", f.Prefix, "serial")
+	flag("retention", strconv.Itoa(f.Retention), "0")
+	if f.Until != "" {
+		line = append(line, "-until "+f.Until)
+	}
+	if f.Shared {
+		line = append(line, "-shared")
+	}
+	return line, where
+}
+
+// zoneHasName reports whether a command understands a name as this time zone at these instants.
+func (f Facts) zoneHasName(name string, instants []int64) bool {
+	named, err := time.LoadLocation(name)
+	return err == nil && name != "" && !slices.ContainsFunc(instants, func(unix int64) bool {
+		_, here := time.Unix(unix, 0).In(f.Calendar.Location).Zone()
+		_, there := time.Unix(unix, 0).In(named).Zone()
+		return here != there
+	})
+}
+
+// LastReserved is the SEQ of a command that leaves a ledger. With the last number used, numbers of burned blocks above
+// it would be issued.
+const LastReserved = "SEQ is the last sequence set aside (reserved) in the ledger for "
+
+// Operands returns the arguments TYPE and SEQ of a command.
+func Operands(typ string) []string {
+	switch {
+	case typ == "":
+		return []string{"SEQ"}
+	case typ[0] == '-':
+		return []string{"--", typ, "SEQ"}
+	}
+	return []string{typ, "SEQ"}
+}
