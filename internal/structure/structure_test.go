@@ -1,0 +1,192 @@
+// Package structure_test checks what docs/design.md says about the inside of the library.
+package structure_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const root = "../../"
+
+// A source is a file of a package.
+type source struct {
+	name  string
+	lines int // neither blank nor comment
+	tree  *ast.File
+}
+
+// parse parses the files in a folder that are not tests.
+func parse(t *testing.T, set *token.FileSet, dir string) (sources []source) {
+	names, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+	require.NoError(t, err)
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		tree, err := parser.ParseFile(set, name, text, 0)
+		require.NoError(t, err)
+		sources = append(sources, source{strings.TrimSuffix(filepath.Base(name), ".go"), count(string(text)), tree})
+	}
+	return sources
+}
+
+var empty = regexp.MustCompile(`(?m)^[ \t]*(//.*|--.*)?$\n?`)
+
+// count returns the number of lines that are neither blank nor comment.
+func count(text string) int { return strings.Count(empty.ReplaceAllString(text, ""), "\n") }
+
+// nothing imports empty packages: only names of the package itself matter.
+type nothing struct{}
+
+func (nothing) Import(path string) (*types.Package, error) {
+	return types.NewPackage(path, filepath.Base(path)), nil
+}
+
+// uses returns the pairs of files in which the first one uses a name of the second one.
+func uses(set *token.FileSet, sources []source) map[[2]string]bool {
+	info := types.Info{Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}}
+	trees := make([]*ast.File, len(sources))
+	for i, s := range sources {
+		trees[i] = s.tree
+	}
+	config := types.Config{Importer: nothing{}, Error: func(error) {}}
+	_, _ = config.Check("p", set, trees, &info)
+	file := func(at token.Pos) string {
+		return strings.TrimSuffix(filepath.Base(set.Position(at).Filename), ".go")
+	}
+	pairs := map[[2]string]bool{}
+	for ident, object := range info.Uses {
+		if object.Pos().IsValid() && file(object.Pos()) != file(ident.Pos()) {
+			pairs[[2]string{file(ident.Pos()), file(object.Pos())}] = true
+		}
+	}
+	return pairs
+}
+
+// The files of the two halves use each other in the order that the documentation has, but for four pairs at most.
+func TestOrderOfFiles(t *testing.T) {
+	design, err := os.ReadFile(root + "docs/design.md")
+	require.NoError(t, err)
+	against := 0
+	for _, name := range []string{"series", "wire"} {
+		m := regexp.MustCompile("(?m)^- `" + name + "`: (.*)$").FindSubmatch(design)
+		require.NotNil(t, m, "docs/design.md has no order of the files of %s", name)
+		var order []string
+		for _, file := range regexp.MustCompile("`([a-z]+)`").FindAllSubmatch(m[1], -1) {
+			order = append(order, string(file[1]))
+		}
+		set := token.NewFileSet()
+		sources := parse(t, set, "internal/"+name)
+		var files []string
+		for _, s := range sources {
+			files = append(files, s.name)
+		}
+		require.ElementsMatch(t, files, order)
+		for pair := range uses(set, sources) {
+			if slices.Index(order, pair[0]) > slices.Index(order, pair[1]) {
+				against++
+				t.Logf("%s: %s uses %s", name, pair[0], pair[1])
+			}
+		}
+	}
+	require.LessOrEqual(t, against, 4)
+}
+
+// coreFolders are the folders of the core: the root, and the packages inside that are not for tests.
+func coreFolders(t *testing.T) (folders []string) {
+	all, err := filepath.Glob(root + "internal/*")
+	require.NoError(t, err)
+	folders = []string{"."}
+	for _, dir := range all {
+		name := filepath.Base(dir)
+		if !slices.Contains([]string{"redistest", "faults", "interleave", "race", "structure", "upgrade", "mutants"}, name) {
+			folders = append(folders, "internal/"+name)
+		}
+	}
+	return folders
+}
+
+// The core is small: lines of code, files, functions and methods have the limits that docs/design.md has.
+func TestSize(t *testing.T) {
+	lua := func(name string) int {
+		text, err := os.ReadFile(root + "internal/series/lua/" + name + ".lua")
+		require.NoError(t, err)
+		return count(string(text))
+	}
+	rules := lua("rules") + lua("serial") + lua("master")
+	total, halves := rules+lua("read"), rules+lua("read")
+	typesOf := map[string]string{}
+	for _, dir := range coreFolders(t) {
+		set := token.NewFileSet()
+		methods := map[string]int{}
+		for _, s := range parse(t, set, dir) {
+			total += s.lines
+			if dir == "internal/series" || dir == "internal/wire" {
+				halves += s.lines
+			}
+			end := set.Position(s.tree.FileEnd).Line
+			assert.LessOrEqual(t, end, 350, "lines of %s in %s", s.name, dir)
+			for _, d := range s.tree.Decls {
+				switch d := d.(type) {
+				case *ast.FuncDecl:
+					length := set.Position(d.End()).Line - set.Position(d.Pos()).Line + 1
+					assert.LessOrEqual(t, length, 60, "lines of %s in %s", d.Name.Name, dir)
+					if d.Recv != nil {
+						methods[receiver(d)]++
+					}
+				case *ast.GenDecl:
+					for _, spec := range d.Specs {
+						named, ok := spec.(*ast.TypeSpec)
+						if ok && ast.IsExported(named.Name.Name) && dir != "." && !named.Assign.IsValid() {
+							assert.Empty(t, typesOf[named.Name.Name], "type %s of %s", named.Name.Name, dir)
+							typesOf[named.Name.Name] = dir
+						}
+					}
+				}
+			}
+		}
+		for name, n := range methods {
+			if name != "Generator" {
+				assert.LessOrEqual(t, n, 20, "methods of %s in %s", name, dir)
+			}
+		}
+	}
+	t.Logf("%d lines of core code, %d of them in series, wire and Lua; %d lines of rules", total, halves, rules)
+	assert.LessOrEqual(t, rules, 330, "lines of the rules")
+	assert.LessOrEqual(t, halves, 2500, "lines of series, wire and Lua")
+	assert.LessOrEqual(t, total, 6700, "lines of the core")
+	tests, err := filepath.Glob(root + "*_test.go")
+	require.NoError(t, err)
+	all, err := filepath.Glob(root + "*.go")
+	require.NoError(t, err)
+	assert.LessOrEqual(t, len(tests), 20, "test files in the root")
+	assert.LessOrEqual(t, len(all)-len(tests), 17, "files in the root")
+}
+
+// receiver returns the name of a method's type.
+func receiver(d *ast.FuncDecl) string {
+	expr := d.Recv.List[0].Type
+	if star, ok := expr.(*ast.StarExpr); ok {
+		expr = star.X
+	}
+	switch expr := expr.(type) {
+	case *ast.IndexExpr:
+		return expr.X.(*ast.Ident).Name
+	case *ast.Ident:
+		return expr.Name
+	}
+	return ""
+}
