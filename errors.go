@@ -144,22 +144,7 @@ func (g *Generator) describe(r *series.Refusal) error {
 		return fmt.Errorf("%w: numbers of %s %s were printed with another order of fields, alphabet, check digit or key, "+
 			"so that this generator might print the same text again; %s", ErrConflict, typ, used, cure)
 	case series.Calendar:
-		if entered.Calendar == "" {
-			return fmt.Errorf("%w: %s %s, which this version did not write; stop all processes that issue these numbers, "+
-				"find the last one used, delete the key, and run: %s", ErrConflict, g.counters.RecordKey(r.Type),
-				describeContent(r.Detail, "hash"), g.operate(r, "raise"))
-		}
-		// Of days, for example, the year start counts only if the template prints a part of the business year.
-		same, ofYears := "the same ones", " of years "
-		if strings.HasPrefix(g.counters.Counts, entered.Calendar+ofYears) {
-			same = "a template without FFFF, FF, EEEE, EE, S and Q"
-		} else if strings.HasPrefix(entered.Calendar, g.counters.Counts+ofYears) {
-			same = "a template with FFFF, FF, EEEE, EE, S or Q, and the same year start"
-		}
-		return fmt.Errorf("%w: %s: it is counted by %s, but this generator counts by %s; a series keeps its period and year "+
-			"start: give this generator %s, or begin a new series with another type, or with another key prefix and another "+
-			"literal in the template",
-			ErrConflict, g.counters.RecordKey(r.Type), entered.Calendar, g.counters.Counts, same)
+		return g.describeCalendar(r, entered)
 	case series.Conflict:
 		return g.describeConflict(r, entered)
 	}
@@ -199,6 +184,26 @@ func (g *Generator) describeExhausted(r *series.Refusal) error {
 	}
 	return fmt.Errorf("%w: %s of %s is at %s of %d; %s",
 		ErrExhausted, g.subject(r.Type), calendar.FormatLabel(r.Span.Label), r.Detail, g.limit, cure)
+}
+
+// describeCalendar describes a conflict with the calendar of the series.
+func (g *Generator) describeCalendar(r *series.Refusal, entered series.Period) error {
+	if entered.Calendar == "" {
+		return fmt.Errorf("%w: %s %s, which this version did not write; stop all processes that issue these numbers, "+
+			"find the last one used, delete the key, and run: %s", ErrConflict, g.counters.RecordKey(r.Type),
+			describeContent(r.Detail, "hash"), g.operate(r, "raise"))
+	}
+	// Of days, for example, the year start counts only if the template prints a part of the business year.
+	same, ofYears := "the same ones", " of years "
+	if strings.HasPrefix(g.counters.Counts, entered.Calendar+ofYears) {
+		same = "a template without FFFF, FF, EEEE, EE, S and Q"
+	} else if strings.HasPrefix(entered.Calendar, g.counters.Counts+ofYears) {
+		same = "a template with FFFF, FF, EEEE, EE, S or Q, and the same year start"
+	}
+	return fmt.Errorf("%w: %s: it is counted by %s, but this generator counts by %s; a series keeps its period and year "+
+		"start: give this generator %s, or begin a new series with another type, or with another key prefix and another "+
+		"literal in the template",
+		ErrConflict, g.counters.RecordKey(r.Type), entered.Calendar, g.counters.Counts, same)
 }
 
 // describeConflict describes a conflict with the settings of the period entered.
