@@ -187,7 +187,7 @@ func (g *Generator) describeExhausted(r *series.Refusal) error {
 }
 
 // describeCalendar describes a conflict with the calendar of the series.
-func (g *Generator) describeCalendar(r *series.Refusal, entered series.Period) error {
+func (g *Generator) describeCalendar(r *series.Refusal, entered series.Recorded) error {
 	if entered.Calendar == "" {
 		return fmt.Errorf("%w: %s %s, which this version did not write; stop all processes that issue these numbers, "+
 			"find the last one used, delete the key, and run: %s", ErrConflict, g.counters.RecordKey(r.Type),
