@@ -271,19 +271,24 @@ func TestUnused(t *testing.T) {
 // merged, and delay no other explanation. Flush waits for no second.
 func TestAnswersLostWithinASecond(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		var heard []string
-		begin := time.Now()
+		begin, next := time.Now(), &fault{}
 		since := func(at time.Time) time.Duration { return at.Sub(begin).Round(100 * time.Millisecond) }
-		next, failing, wait := &fault{}, false, time.Duration(0)
+		var mu sync.Mutex // guards these
+		var times []time.Time
+		var heard []serial.Explanation
+		var busy atomic.Int64 // time that the hook needs before it gives up
 		generator := func(opts ...serial.Option) *serial.Generator {
-			return newGenerator(t, m.Client(next.hook()), append(opts, serial.WithLocation(time.UTC), serial.WithHooks(
-				serial.Hooks{Unused: func(ctx context.Context, e serial.Explanation) {
-					heard = append(heard, fmt.Sprintf("%v: %s from %d, %s at %v", since(time.Now()), e.Type, e.First, e.Reason,
-						since(e.At)))
-					if time.Sleep(wait); failing {
-						serial.UnusedFailed(ctx, errBoom)
-					}
-				}}))...)
+			hook := func(ctx context.Context, e serial.Explanation) {
+				mu.Lock()
+				times, heard = append(times, time.Now()), append(heard, e)
+				mu.Unlock()
+				if wait := time.Duration(busy.Load()); wait > 0 {
+					time.Sleep(wait)
+					serial.UnusedFailed(ctx, errBoom)
+				}
+			}
+			return newGenerator(t, m.Client(next.hook()), append(opts, serial.WithLocation(time.UTC),
+				serial.WithHooks(serial.Hooks{Unused: hook}))...)
 		}
 		gen := generator()
 		require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 5)))
@@ -297,8 +302,14 @@ func TestAnswersLostWithinASecond(t *testing.T) {
 		requireHeard := func(want ...string) {
 			t.Helper()
 			synctest.Wait()
-			require.ElementsMatch(t, want, heard)
-			heard = nil
+			mu.Lock()
+			defer mu.Unlock()
+			var got []string
+			for i, e := range heard {
+				got = append(got, fmt.Sprintf("%v: %s from %d, %s at %v", since(times[i]), e.Type, e.First, e.Reason, since(e.At)))
+			}
+			require.ElementsMatch(t, want, got)
+			times, heard = nil, nil
 		}
 		const ms = time.Millisecond
 		begin = time.Now()
@@ -347,7 +358,8 @@ func TestAnswersLostWithinASecond(t *testing.T) {
 			"300ms: IS from 1, answer lost: 1 attempt at 300ms")
 
 		// While the hook is busy for longer, they are merged all the same. Flush lists those that it has given up.
-		begin, wait, failing = time.Now(), 3500*ms, true
+		begin = time.Now()
+		busy.Store(int64(3500 * ms))
 		lost(time.Second, "PO")
 		for i := range 4 {
 			lost(time.Duration(i+2)*time.Second, "IS")
@@ -358,7 +370,8 @@ func TestAnswersLostWithinASecond(t *testing.T) {
 			"8s: IS from 8, answer lost: 1 attempt at 5s")
 
 		// Types that share a counter share the second.
-		begin, wait, failing = time.Now(), 0, false
+		begin = time.Now()
+		busy.Store(0)
 		gen = generator(serial.WithSharedCounter())
 		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		for i := range 4 {
