@@ -315,7 +315,8 @@ func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period)
 	return first, last, g.finish(ctx, c, typ, err)
 }
 
-func (g *Generator) read(ctx context.Context, c *series.Call, typ string, p *calendar.Period) (first, last int64, err error) {
+func (g *Generator) read(ctx context.Context, c *series.Call, typ string, p *calendar.Period) (
+	first, last int64, err error) {
 	label := calendar.FormatLabel(p.Label)
 	for {
 		past := p.Start < c.Current().Start

@@ -27,7 +27,8 @@ func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Num
 	return numbers, g.finish(ctx, c, typ, err)
 }
 
-func (g *Generator) history(ctx context.Context, c *series.Call, typ string, periods int) (numbers []Number, err error) {
+func (g *Generator) history(ctx context.Context, c *series.Call, typ string, periods int) (
+	numbers []Number, err error) {
 	const together = 1000 // in one script call, so as not to block Redis
 	if g.calendar.Unit == calendar.Never {
 		periods = 1

@@ -23,7 +23,7 @@ type Ledger interface {
 	// them, a number may be issued twice if a series's settings change and Redis loses its data.
 	//
 	// After an error the sequences may or may not have been set aside; if they were, they are a gap. The same is true
-	// if ctx ends, which it does before the lock or the claim for the reservation expires.
+	// if ctx ends, which it does before the lock for the reservation expires.
 	Reserve(ctx context.Context, r Reservation) (after int64, err error)
 }
 

@@ -85,8 +85,8 @@ func (g *Generator) failed(ctx context.Context, what string, err error) error {
 		return err
 	}
 	if g.dialect.missing(err) {
-		err = fmt.Errorf("a table of Schema does not exist: call CreateTable, which creates it, or correct the connection if "+
-			"the table is in another database or schema: %w", err)
+		err = fmt.Errorf("a table of Schema does not exist: call CreateTable, which creates it, or correct the connection "+
+			"if the table is in another database or schema: %w", err)
 	}
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 		return fmt.Errorf("gapless: %s: %w (and the context has ended: %w)", what, err, ended)

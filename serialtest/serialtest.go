@@ -179,8 +179,8 @@ func (r *Redis) Stop() {
 }
 
 // Start ends the outage that [Redis.Stop] began. Redis still has its data, except for keys that expired meanwhile, and
-// the first call succeeds. Locks and claims of generators that Stop interrupted are gone, as after an outage of more
-// than 8 seconds. Start does nothing if Redis is not stopped.
+// the first call succeeds. Locks of generators that Stop interrupted are gone, as after an outage of more than 8
+// seconds. Start does nothing if Redis is not stopped.
 func (r *Redis) Start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -321,14 +321,11 @@ func (r *Redis) setTime(now time.Time) {
 // period's label begins with its year or is "all", and the key of an answer has "once" in its place.
 var lockKey = regexp.MustCompile(`^[^{}]+:\{[^{}]+\}:(\d\w*|all):lock$`)
 
-// releaseLocks removes the locks and claims of generators. They would expire after 8 s, but the clock stands still.
+// releaseLocks removes the locks of generators. They would expire after 8 s, but the clock stands still.
 func (r *Redis) releaseLocks() {
 	for _, key := range r.server.Keys() {
-		switch {
-		case lockKey.MatchString(key):
+		if lockKey.MatchString(key) {
 			r.server.Del(key)
-		case strings.HasSuffix(key, "}"): // a record
-			r.server.HDel(key, "claim")
 		}
 	}
 }

@@ -449,14 +449,14 @@ func TestDownAndBack(t *testing.T) {
 	})
 }
 
-// A call that is interrupted while it holds a lock and a claim cannot release them, and neither would ever expire.
+// A call that is interrupted while it holds a lock cannot release it, and it would never expire.
 func TestDownAtWork(t *testing.T) {
 	race.Bubble(t, func(t *testing.T) {
 		var ledger interrupted
 		gen, r := serialtest.New(t, noon, serial.WithLedger(&ledger, 10))
 		ledger.by = r.Stop
 		require.Error(t, errOf(gen.Next(t.Context(), "IS")))
-		time.Sleep(time.Minute) // nobody tries to give them back any more
+		time.Sleep(time.Minute) // nobody tries to give it back any more
 		ledger.by = nil
 		r.Start()
 		next(t, gen, "IS202110240011")

@@ -151,7 +151,7 @@ func TestPace(t *testing.T) {
 		require.Equal(t, "c 6-6", next(false))
 		time.Sleep(40*time.Second - 1)
 		require.Equal(t, "1ns", next(false))
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		require.Equal(t, "a 2-3", next(false))
 		require.Equal(t, "20s", next(false))
 		require.Equal(t, "b 2-2", next(true))

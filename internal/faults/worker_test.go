@@ -390,7 +390,10 @@ func keysIn(cmds []redis.Cmder) map[string]string {
 			key = before
 		}
 		keys[typeIn(key)] = key
-		if begins[key] = begins[key]; cmd.Name() == "set" {
+		if _, known := begins[key]; !known {
+			begins[key] = ""
+		}
+		if cmd.Name() == "set" {
 			begins[key] = "open" // with its lock
 		}
 	}

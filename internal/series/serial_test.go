@@ -78,3 +78,24 @@ func TestSerialScript(t *testing.T) {
 		})
 	}
 }
+
+// A clock that was ahead twice leaves one doubtful run, up to the greatest label ever used. It begins after a jump.
+func TestDoubtfulRun(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	for _, step := range []struct {
+		day            int64
+		doubtful, jump string
+	}{{24, "", ""}, {27, "", "24 27"}, {25, "27 27", ""}, {26, "27 27", ""}, {25, "25 27", ""}, {28, "25 27", "25 28"}} {
+		m.SetTime(time.Unix(step.day*100, 0))
+		period := bounds(fmt.Sprint(step.day), step.day*100, step.day*100+100) + settings("aa", false)
+		options := fmt.Sprintf(`{"purpose":"raise","seq":0,"grant":{"checked":%d,"lease":8000,"base":0,"floor":0}}`,
+			step.day*100_000)
+		reply, err := rdb.Eval(t.Context(), SerialScript.Source, []string{fmt.Sprint(step.day), "r"}, period, step.day*100,
+			step.day*100+100, 99, step.day*100+100, 0, 0, options).Result()
+		require.NoError(t, err)
+		require.EqualValues(t, 0, reply)
+		require.Equal(t, []string{step.doubtful, step.jump}, []string{m.HGet("r", "doubtful"), m.HGet("r", "jump")})
+	}
+}

@@ -52,6 +52,6 @@ func TestClock(t *testing.T) {
 	require.EqualValues(t, 12*time.Millisecond, k.trip.Load())
 	offset, before = k.learn(time.Time{}, sent, sent.Add(12*time.Millisecond))
 	require.Zero(t, offset+before)
-	require.InDelta(t, -time.Hour+6*time.Millisecond, k.arrival().Sub(time.Now()), float64(time.Millisecond))
+	require.InDelta(t, -time.Hour+6*time.Millisecond, time.Until(k.arrival()), float64(time.Millisecond))
 	require.Equal(t, time.Duration(math.MaxInt64), duration(math.MaxInt64/1000+1e9))
 }

@@ -658,7 +658,8 @@ func TestCutCharacters(t *testing.T) {
 	for _, c := range []struct{ text, number, want string }{
 		{"{type}{date:yyyyMMdd}{seq:4}", "IS20211024０００１", `got "０…", want 4 decimal digits (0123456789)`},
 		{"{type}{date:yyyyMMdd}{seq:4}", "IS2021102４0001", `got "2…", want 2 decimal digits`},
-		{"{type}{date:yyyyMMdd}{seq:4}", "IS２0211024000", `type "IS２": it contains "２" (U+FF12), which Unicode normalization (NFKC) changes to "2"`},
+		{"{type}{date:yyyyMMdd}{seq:4}", "IS２0211024000",
+			`type "IS２": it contains "２" (U+FF12), which Unicode normalization (NFKC) changes to "2"`},
 		{"{type}{date:yyyyMMdd}{seq:4}", "ISé20211024001", `got "…202", want 4 decimal digits`},
 		{"{type}{date:yyyyMMdd}{seq:4}", "IS20211024000\xe9", `"IS20211024000\xe9" is not a number of this scheme`},
 		{"{type}{date:yyyyMMdd}{seq:4}", "I\xe9202110240001", `not valid UTF-8`},

@@ -42,7 +42,8 @@ func TestUpgradeGapless(t *testing.T) {
 		require.NoError(t, gen.CreateTable(ctx, db))
 		require.NoError(t, upgradeGapless(ctx, db, gen, "serial_gapless", prefix))
 		require.NoError(t, upgradeGapless(ctx, db, gen, "serial_gapless", prefix), "a second time changes nothing")
-		require.ErrorContains(t, upgradeGapless(ctx, db, gen, "serial_gapless", "new/"+prefix), "no numbers of the key prefix")
+		require.ErrorContains(t, upgradeGapless(ctx, db, gen, "serial_gapless", "new/"+prefix),
+			"no numbers of the key prefix")
 		generators[prefix] = gen
 	}
 
