@@ -230,6 +230,7 @@ var faults = []struct {
 		err := run()
 		go func() { // a copy delayed in the network
 			time.Sleep(time.Minute)
+			synctest.Wait() // the commands are not in use any more, as the race detector now knows
 			_ = run()
 		}()
 		return err

@@ -797,13 +797,17 @@ func TestCallPaths(t *testing.T) {
 			var trips time.Duration
 			for _, typ := range []string{"OTHER", "IS"} { // for the second type, the server has the scripts
 				for _, call := range test.calls {
+					sent.mu.Lock()
 					sent.names = nil
+					sent.mu.Unlock()
 					began := time.Now()
 					require.NoError(t, call(gen, typ))
 					trips = time.Since(began) / time.Millisecond
 					time.Sleep(10 * time.Millisecond) // until the lock is released
 				}
 			}
+			sent.mu.Lock()
+			defer sent.mu.Unlock()
 			row := fmt.Sprintf("| %s | %s | %d |", test.name, strings.Join(sent.names, ", "), trips)
 			if !strings.Contains(page, "\n"+row+"\n") {
 				wrong = append(wrong, row)

@@ -24,10 +24,13 @@ func (c *asker) History(ctx context.Context, labels ...string) (Reading, error) 
 		r.keys = append(r.keys, c.series.counter(c.typ, label))
 	}
 	got, _, err := c.ask(ctx, r)
-	if err == nil && got.reply.Status != Issued {
+	reading := Reading{Span: got.span}
+	if err != nil { // after the caller has left, the reply belongs to others
+		return reading, err
+	}
+	if got.reply.Status != Issued {
 		err = c.refuse(got)
 	}
-	reading := Reading{Span: got.span}
 	for i := 1; i < len(got.reply.Counters); i += 2 {
 		reading.First = append(reading.First, got.reply.Counters[i-1])
 		reading.Last = append(reading.Last, got.reply.Counters[i])

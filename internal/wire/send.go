@@ -239,12 +239,22 @@ func (s *sender) settle(within context.Context, i *Item, r Result) (again bool) 
 		i.earlier = err
 		i.Command.Lost(err)
 	}
+	before := i.failure.Load()
 	if s.mayRepeat(i, err) {
 		return true
 	}
-	r.Err = Late(Failed("Redis", err), i.Deadline)
+	if r.Err = Failed("Redis", err); before != nil && isTimeout(err) && !isTimeout(*before) {
+		r.Err = After(r.Err, before)
+	}
+	r.Err = Late(r.Err, i.Deadline)
 	i.finish(r)
 	return false
+}
+
+// isTimeout reports whether an attempt failed for want of time, which says less than the failure before it.
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return err == errNoConnection || errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // mayRepeat reports whether an item may be sent again after a failure, which it notes, and prepares it for that.
@@ -256,7 +266,9 @@ func (s *sender) mayRepeat(i *Item, err error) bool {
 		i.whole = true
 		return true
 	}
-	i.note(&err)
+	if i.failure.Load() == nil || !isTimeout(err) {
+		i.note(&err)
+	}
 	if isStale || err == errNoConnection && i.Deadline.Sub(now) < time.Second { // another attempt would be too short
 		return false
 	}
