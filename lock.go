@@ -98,12 +98,12 @@ func (l locks) failure(ctx context.Context, k *lock, answered bool, err error, n
 		return wire.After(fmt.Errorf("serial: gave up waiting for the lock: %w", end), note.Load())
 	}
 	if !l.onCounters {
-		return wire.Failed("the lock servers", err)
+		return wire.FailedAfter("the lock servers", err, note.Load())
 	}
 	if failure, ok := errors.AsType[*redsync.RedisError](err); ok {
 		err = failure.Err // without the number of the lock server
 	}
-	return wire.Failed("Redis", err)
+	return wire.FailedAfter("Redis", err, note.Load())
 }
 
 // Content implements [series.Lock].

@@ -98,6 +98,21 @@ func Failed(servers string, err error) error {
 	return Outage(fmt.Errorf("serial: %s failed: %w", servers, describe(Foreign(err))))
 }
 
+// FailedAfter is Failed, with the failure of an earlier attempt if err only says that the time was up. before may be nil.
+func FailedAfter(servers string, err error, before *error) error {
+	failed := Failed(servers, err)
+	if before == nil || !isTimeout(err) || isTimeout(*before) {
+		return failed
+	}
+	return After(failed, before)
+}
+
+// isTimeout reports whether an attempt failed for want of time, which says less than the failure before it.
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
 // refusals are Redis's errors that an operator has to end, with their meaning, which some texts hide, and what ends
 // them. Before Redis 7.2, the refusal of a script's command has no code. docs/errors.md has a row for each.
 var refusals = []struct{ text, means string }{

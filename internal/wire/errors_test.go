@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -108,3 +109,14 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {}
+
+// A failure for want of time says less than the refusal before it.
+func TestFailedAfter(t *testing.T) {
+	refusal, slow := errors.New("READONLY You can't write against a read only replica."), error(os.ErrDeadlineExceeded)
+	for _, err := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded, wire.ErrNoAnswer} {
+		require.ErrorContains(t, wire.FailedAfter("Redis", err, &refusal), "; before that: READONLY ", "%v", err)
+		require.NotContains(t, wire.FailedAfter("Redis", err, &slow).Error(), "before")
+		require.NotContains(t, wire.FailedAfter("Redis", err, nil).Error(), "before")
+	}
+	require.NotContains(t, wire.FailedAfter("Redis", refusal, &refusal).Error(), "before")
+}

@@ -243,18 +243,9 @@ func (s *sender) settle(within context.Context, i *Item, r Result) (again bool) 
 	if s.mayRepeat(i, err) {
 		return true
 	}
-	if r.Err = Failed("Redis", err); before != nil && isTimeout(err) && !isTimeout(*before) {
-		r.Err = After(r.Err, before)
-	}
-	r.Err = Late(r.Err, i.Deadline)
+	r.Err = Late(FailedAfter("Redis", err, before), i.Deadline)
 	i.finish(r)
 	return false
-}
-
-// isTimeout reports whether an attempt failed for want of time, which says less than the failure before it.
-func isTimeout(err error) bool {
-	var timeout net.Error
-	return err == errNoConnection || errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // mayRepeat reports whether an item may be sent again after a failure, which it notes, and prepares it for that.
