@@ -425,7 +425,10 @@ func stageOf(cmd redis.Cmder) string {
 		return ""
 	case isOpen(cmd):
 		return "open"
-	case slices.Contains(cmd.Args(), any("all")):
+	case slices.ContainsFunc(cmd.Args(), func(arg any) bool {
+		options, _ := arg.(string)
+		return strings.Contains(options, `"all":true`)
+	}):
 		return "look again"
 	}
 	return "take"
