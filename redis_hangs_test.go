@@ -195,7 +195,7 @@ func (l *line) step() time.Time {
 // next one, in whichever bubble that is.
 func (l *line) client(s *simulation, read time.Duration) *redis.Client {
 	return closing(s.t, redis.NewClient(&redis.Options{
-		Addr:        "FailoverClient", // as with Sentinel: forward takes as much at once as an operating system does
+		Addr:        "127.0.0.1:6379",
 		PoolSize:    2 * manyTypes,
 		ReadTimeout: read,
 		Dialer: func(context.Context, string, string) (net.Conn, error) {

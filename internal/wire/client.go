@@ -51,9 +51,10 @@ func newNode(s *settings, server *redis.Client, connections int, local any) *Nod
 		together: 1, most: max(connections, 4), connections: connections,
 	}
 	if server != nil {
-		n.connections, n.most, n.together = server.Options().PoolSize, mostInFlight, togetherInMemory
-		if opt := server.Options(); dialerOf(opt) == ownDialer() || opt.Addr == "FailoverClient" {
-			n.together = togetherMost
+		opt := server.Options()
+		n.connections, n.most, n.together = opt.PoolSize, mostInFlight, togetherMost
+		if dialerOf(opt) != ownDialer() && opt.Addr != "FailoverClient" { // a distant server gets more short pipelines
+			n.most, n.together = max(mostInFlight, min(4*mostInFlight, opt.PoolSize/2)), togetherInMemory
 		}
 	}
 	n.sender.limitReads()

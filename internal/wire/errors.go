@@ -100,11 +100,10 @@ func Failed(servers string, err error) error {
 
 // FailedAfter is Failed, with the failure of an earlier attempt if err only says that the time was up. before may be nil.
 func FailedAfter(servers string, err error, before *error) error {
-	failed := Failed(servers, err)
 	if before == nil || !isTimeout(err) || isTimeout(*before) {
-		return failed
+		return Failed(servers, err)
 	}
-	return After(failed, before)
+	return After(Failed(servers, err), before)
 }
 
 // isTimeout reports whether an attempt failed for want of time, which says less than the failure before it.

@@ -16,5 +16,9 @@ func (n *Node) Idle() bool {
 	return !n.armed && n.waiting == nil && n.Waiting.Load() == 0 && len(n.open)+len(n.inFlight)+n.busy == 0
 }
 
+// Most and SetMost are about the most pipelines in flight.
+func (n *Node) Most() int        { return n.most }
+func (n *Node) SetMost(most int) { n.most = most }
+
 // Together returns the most items in a pipeline.
 func (n *Node) Together() int { return n.together }

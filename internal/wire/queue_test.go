@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"net"
 	"runtime"
 	"slices"
 	"strings"
@@ -165,6 +167,18 @@ func TestItemsTravelTogether(t *testing.T) {
 		defer client.Close()
 		c := wire.New(client, wire.Replicas{}, func() any { return nil })
 		require.Equal(t, wire.TogetherMost, c.Node(t.Context(), "").Together())
+		require.Equal(t, wire.MostInFlight, c.Node(t.Context(), "").Most())
+	}
+}
+
+// Where pipelines are short, more of them are in flight to a distant server, but at most one for every two connections.
+func TestMostShortPipelines(t *testing.T) {
+	dial := func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF }
+	for connections, most := range map[int]int{1: wire.MostInFlight, 40: 20, 1000: 4 * wire.MostInFlight} {
+		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: dial, PoolSize: connections})
+		defer client.Close()
+		c := wire.New(client, wire.Replicas{}, func() any { return nil })
+		require.Equal(t, most, c.Node(t.Context(), "").Most())
 	}
 }
 
