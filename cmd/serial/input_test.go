@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"unicode/utf16"
 
@@ -122,12 +123,24 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
+// metered counts the bytes that were read.
+type metered struct {
+	io.Reader
+	read atomic.Int64
+}
+
+func (m *metered) Read(b []byte) (int, error) {
+	n, err := m.Reader.Read(b)
+	m.read.Add(int64(n))
+	return n, err
+}
+
 // A quote that is never closed makes one field of the rest of the file. It is refused after 1 MB, with its line, so that
 // a large file takes little memory.
 func TestLongFields(t *testing.T) {
 	_, e, day := issued(t, 1)
 	one := "IS" + day + "0001"
-	rows := strings.NewReader(strings.Repeat("IS"+day+"0001,some text\n", 10<<20/26))
+	text := strings.Repeat("IS"+day+"0001,some text\n", 10<<20/26)
 	for _, row := range []struct {
 		start string
 		args  []string
@@ -137,8 +150,7 @@ func TestLongFields(t *testing.T) {
 		{"first,last,reason\n\n2,3,\"", []string{"audit", "IS", written(t, one), "-explained", "-"}},
 		{"number,note\n\n" + one + "," + strings.Repeat("x", 1<<20), []string{"audit", "-column", "number", "IS"}},
 	} {
-		_, err := rows.Seek(0, io.SeekStart)
-		require.NoError(t, err)
+		rows := &metered{Reader: strings.NewReader(text)} // its own, since the last run may still copy a part
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		var out, errs strings.Builder
@@ -148,7 +160,7 @@ func TestLongFields(t *testing.T) {
 		require.Contains(t, errs.String(), "a field that begins on line 3 has more than 1 MB; want at most that")
 		require.Less(t, len(errs.String()), 500)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20), "allocated, even if free again")
-		require.Greater(t, rows.Len(), 5<<20, "it does not read on")
+		require.Less(t, rows.read.Load(), int64(5<<20), "it does not read on")
 	}
 	long := "number,note\r\n" + one + ",\"" + strings.Repeat("x,\n=", 1<<18) + "\"\r\n" // 1 MB
 	e.with(long).exits(t, 0, "audit", "-column", "number", "IS")

@@ -114,10 +114,10 @@ func TestCallerLeaves(t *testing.T) {
 		_, _, err := x.next(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(began))
-		require.Equal(t, 1, x.pending)
+		require.Equal(t, 1, x.expected())
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 1, Cause: CallerLeft}}, x.gaps)
+		require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 1, Cause: CallerLeft}}, x.explained())
 		require.Equal(t, 1, x.asked)
 	})
 	// Only a query to a floor ends with its caller.
@@ -161,10 +161,10 @@ func TestClockLeavesSpan(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, date, n.Span.Date)
 			if hour == 23 {
-				require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 10, Cause: BlockBurned}}, x.gaps)
+				require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 10, Cause: BlockBurned}}, x.explained())
 				require.Equal(t, 2, x.asked)
 			} else {
-				require.Empty(t, x.gaps)
+				require.Empty(t, x.explained())
 				require.Equal(t, 1, x.asked)
 			}
 			require.EqualValues(t, 1, n.Last)
@@ -202,7 +202,7 @@ func TestInstallationFails(t *testing.T) {
 				require.ErrorIs(t, err, test.err)
 				synctest.Wait()
 				require.Equal(t, test.released, x.released)
-				require.Equal(t, []Gap{test.gap}, x.gaps)
+				require.Equal(t, []Gap{test.gap}, x.explained())
 				n, _, err := x.next(t.Context())
 				require.NoError(t, err)
 				require.Equal(t, test.next, n.Last)
@@ -226,6 +226,6 @@ func TestLedgerIsLate(t *testing.T) {
 		require.True(t, wire.IsOutage(err))
 		require.Equal(t, LockExpiry-margin, time.Since(began))
 		time.Sleep(3 * time.Second)
-		require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 10, Cause: BlockBurned}}, x.gaps)
+		require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 10, Cause: BlockBurned}}, x.explained())
 	})
 }

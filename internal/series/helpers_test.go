@@ -2,6 +2,7 @@ package series
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -61,6 +62,20 @@ func (x *fixture) explain(g Gap) {
 	defer x.mu.Unlock()
 	g.Span = nil
 	x.gaps = append(x.gaps, g)
+}
+
+// explained returns the gaps so far.
+func (x *fixture) explained() []Gap {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Clone(x.gaps)
+}
+
+// expected returns how many callers' numbers may still become gaps.
+func (x *fixture) expected() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.pending
 }
 
 func (x *fixture) addPending(n int) {
