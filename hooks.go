@@ -272,7 +272,7 @@ func (r *reporter) report(g series.Gap) {
 	r.signal()
 }
 
-// run reports the next explanation to the hooks, if there is one, and goes on in another goroutine.
+// run reports the next explanation to the hooks, if there is one, and continues in another goroutine.
 func (r *reporter) run() {
 	next := r.next()
 	if next == nil {

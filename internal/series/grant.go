@@ -14,7 +14,7 @@ import (
 // moment later, and the counter may exist by then. So the next step is Wait, while there is time for another attempt.
 //
 // If a floor or a ledger has to be asked, a second look leaves with the lock's command. If it gets numbers, the call is
-// over, whoever has the lock.
+// over, and needs no lock.
 //
 // A period of a second is too short for a lock. Opening is safe without one, and there is no floor to ask.
 func (c *Call) Lock(ctx context.Context, locks Locks, out Outcome) Outcome {

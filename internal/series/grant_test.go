@@ -99,7 +99,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// An opening goes on without its caller, for others who wait for it. Its number is a gap.
+// An opening continues without its caller, for others who wait for it. The caller's number becomes a gap.
 func TestCallerLeaves(t *testing.T) {
 	inBubble(t, withLedger(2*time.Second), func(t *testing.T, x *fixture) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

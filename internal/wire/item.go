@@ -184,8 +184,8 @@ func (i *Item) fits(first *Item) bool {
 		(!i.whole || first.whole && i.Script == first.Script)
 }
 
-// leave ends the wait of the caller in that place. It returns false if the item is finished. So
-// a caller either gets the result, or Left is called for its place.
+// leave ends the wait of the caller in that place. It returns false if the item is finished. So a caller either gets the
+// result, or Left is called for its place.
 func (i *Item) leave(place int) bool {
 	for {
 		others := i.leavers.Load()

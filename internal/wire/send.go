@@ -183,8 +183,8 @@ func (s *sender) isBounded(i *Item, now time.Time) bool {
 }
 
 // send makes one attempt at items, in one pipeline: all of them need confirmation, or none. connect is the time by
-// which there must be a connection, and l makes its context. Items that are answered, or that must not be repeated, are finished. The others are
-// returned.
+// which there must be a connection, and l makes its context. Items that are answered, or that must not be repeated, are
+// finished. The others are returned.
 func (s *sender) send(items []*Item, connect time.Time, l *limits) (again []*Item) {
 	ctx := l.until(connect)
 	if items[0].ctx != context.Background() {
