@@ -22,8 +22,8 @@ import (
 // [ErrExhausted].
 //
 // Prepare costs one round trip for each of the two periods, and one more to compare the clocks if the next one must be
-// opened. With a floor, a period that must be opened also costs a query to the floor, which the lock limits to one process
-// only for the current period. Each of the two periods has the time of a call of [Generator.Next]. After an error, or if ctx ends, one or both of the periods may be
+// opened. With a floor, a period that must be opened also costs the lock and a query to the floor. Each of the two
+// periods has the time of a call of [Generator.Next]. After an error, or if ctx ends, one or both of the periods may be
 // open; Prepare may be repeated. Errors: [ErrInvalidType], [ErrExhausted] as described above, [ErrCounterLost],
 // [ErrClockSkew], [ErrConflict], [ErrNotReplicated], the floor's or the ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) Prepare(ctx context.Context, typ string) error {
@@ -46,7 +46,7 @@ func (g *Generator) prepare(ctx context.Context, c *series.Call) (err error) {
 		if !tried { // each of the two periods has the time of a call
 			c.Restart()
 		}
-		if out := c.Prepare(ctx); out.Step != series.Again {
+		if out := c.Prepare(ctx, g.locks); out.Step != series.Again {
 			return out.Err
 		}
 	}

@@ -42,15 +42,20 @@ func (c *Call) Lock(ctx context.Context, locks Locks, out Outcome) Outcome {
 		}
 		out.found, out.look = look, true
 	}
-	next := Outcome{Step: Locked, found: out.found, look: out.look, lock: lock, since: since}
+	next := c.afterLock(ctx, err)
+	next.found, next.look, next.lock, next.since = out.found, out.look, lock, since
+	return next
+}
+
+// afterLock returns the outcome of an attempt at the lock that ended with err.
+func (c *Call) afterLock(ctx context.Context, err error) Outcome {
 	switch {
 	case err == nil:
+		return Outcome{Step: Locked}
 	case errors.Is(err, ErrTaken), wire.EndOf(ctx) == nil && wire.Transient(err) && time.Now().Before(c.deadline):
-		next.Step = Wait
-	default:
-		next = Outcome{Err: err}
+		return Outcome{Step: Wait}
 	}
-	return next
+	return Outcome{Err: err}
 }
 
 // looksTwice reports whether the counter must be looked at again under the lock before anything else happens: a floor

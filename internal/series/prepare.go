@@ -5,17 +5,19 @@ import (
 	"time"
 
 	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/wire"
 )
 
 // Prepare opens the period after the current one, which must be open. The next step is Again if the current period
 // changed meanwhile and must be opened again. A later period than that of the last day is not opened.
-func (c *Call) Prepare(ctx context.Context) Outcome {
+func (c *Call) Prepare(ctx context.Context, locks Locks) (out Outcome) {
 	c.n = 0
 	if c.series.Calendar.Unit == calendar.Never {
 		return Outcome{}
 	}
 	compared := c.series.MaxSkew < 0
 	var floor *int64
+	var held *opening // has the lock of the next period
 	begun := c.Current().Start
 	for {
 		current := c.Current()
@@ -46,9 +48,14 @@ func (c *Call) Prepare(ctx context.Context) Outcome {
 			if c.series.Floor == nil || floor != nil {
 				continue
 			}
-			// The answer may be used late: nothing has been issued in the period, and its counter is only raised.
-			o := &opening{Call: c.detach(Outcome{})}
-			used, err := o.askFloor(ctx, upcoming)
+			if held == nil { // meanwhile, another process may open the period
+				if held, out = c.lockNext(ctx, locks, upcoming); held == nil {
+					return out
+				}
+				defer held.lock.Release(context.WithoutCancel(ctx))
+				continue
+			}
+			used, err := held.askFloor(ctx, upcoming)
 			if err != nil {
 				return Outcome{Err: err}
 			}
@@ -80,4 +87,24 @@ func (c *asker) newPrepare(current *Target, floor *int64, compared bool) (*reque
 	}
 	r.keys = []any{s.counter(c.typ, upcoming.Label)}
 	return r, upcoming
+}
+
+// lockNext makes one attempt at the lock of a period that has not begun, so that one process queries its floor. The floor's
+// answer may be used late: nothing has been issued in the period, and its counter is only raised.
+func (c *Call) lockNext(ctx context.Context, locks Locks, upcoming *Target) (*opening, Outcome) {
+	since := time.Now()
+	if c.note == nil {
+		c.note = new(wire.Note)
+	}
+	lock, _, err := locks.Try(ctx, c.deadline, c.counts, c.series.lock(c.typ, upcoming.Label), nil, c.note)
+	c.refused = err
+	switch out := c.afterLock(ctx, err); out.Step {
+	case Locked:
+		out.lock, out.since = lock, since
+		return &opening{Call: c.detach(out), Outcome: out}, out
+	case Wait:
+		return nil, c.Wait(ctx)
+	default:
+		return nil, out
+	}
 }
