@@ -113,7 +113,7 @@ local opened = state == 'ahead' or entered and label == enteredLabel
 -- needed returns the reply that a grant is needed.
 local function needed(status)
   local above = unused and 0
-    or math.max(ledgered and ceiling or 0, last or 0, highWater, lost and baseOf(label) or 0)
+    or math.max(ledgered and ceiling or 0, last or 0, highWater, lost and opened and baseOf(label) or 0)
   return reply(status, held or '', {entered = entered or '', id = id or '', exists = held and true, lost = lost,
     ceiling = digits(ledgered and ceiling or -1), above = digits(above), last = digits(last or -1), mixed = mixed,
     starts = (unused or lost) and not opened, intact = intact and true, closed = state ~= 'same'})
@@ -130,8 +130,8 @@ local function lifetime(key, at)
 end
 
 -- save writes the record, which lives until seven days after the end of the last period opened, so that it outlives
--- weekends and holidays. EXPIREAT comes before the first write, since a server may refuse it; it has no effect on a key
--- that does not exist. The fields used, starts and claim are those of 0.5.0.
+-- weekends and holidays. EXPIREAT and an HDEL without effect come before the first write, since a server may refuse
+-- them. EXPIREAT has no effect on a key that does not exist. The fields used, starts and claim are those of 0.5.0.
 local function save()
   local opened = ahead and tonumber(string.match(ahead, '%S+$')) or 0
   local ends = math.max(past, opened) + 7 * 24 * 60 * 60
@@ -143,6 +143,7 @@ local function save()
     table.insert(value and write or delete, name)
     if value then table.insert(write, value) end
   end
+  redis.call('HDEL', record, '')
   redis.call('HSET', record, unpack(write))
   if kept[1] then redis.call('HDEL', record, unpack(delete)) else redis.call('EXPIREAT', record, plain(ends)) end
 end
