@@ -104,6 +104,7 @@ type walk struct {
 	begun     map[string]int    // number of series of each type that are over
 	seen      map[string]bool   // series that were used
 	unknown   map[string]bool   // series that had no counter, or a ledger that failed, since a number was issued
+	prepared  map[string]bool   // periods that were prepared without a counter, and have no number yet
 	trace     []string
 	said      map[string]int // how often each outcome occurred
 }
@@ -288,7 +289,7 @@ func (w *walk) follows(p *walker, series string, first int64) {
 		least := slices.MinFunc(w.settings, func(a, b walkSetting) int { return cmp.Compare(a.start, b.start) }).start
 		require.GreaterOrEqual(w.t, first, least, "%s %s\n%s", series, w.now(), strings.Join(w.trace, "\n"))
 	}
-	if befores[0] == 0 || w.unknown[w.counted(series)] {
+	if befores[0] == 0 || w.unknown[w.counted(series)] || w.prepared[w.periodOf(p, series)] {
 		for _, s := range w.settings {
 			befores = append(befores, s.start-1)
 		}
@@ -301,6 +302,7 @@ func (w *walk) follows(p *walker, series string, first int64) {
 		return before < first && first <= before+1+skipped
 	}), "%d after %v of %s %s\n%s", first, befores, series, w.now(), strings.Join(w.trace, "\n"))
 	w.unknown[w.counted(series)] = false
+	delete(w.prepared, w.periodOf(p, series))
 }
 
 // hasLedger reports whether any process has had the ledger.
@@ -408,6 +410,10 @@ func (w *walk) loseCounter(typ, label string) {
 func (w *walk) prepare(p *walker, typ string) {
 	typ = w.series(typ)
 	w.look(p, typ)
+	_, _, end := p.gen.Scheme().Period(serial.At(w.now()))
+	if next, _, _ := p.gen.Scheme().Period(serial.At(end)); next != "" && !w.hasCounter(typ, next) {
+		w.prepared[w.counted(typ)+" "+next] = true
+	}
 	w.tell("Prepare", p, typ, nil, p.gen.Prepare(w.t.Context(), typ))
 }
 
@@ -428,8 +434,11 @@ func (w *walk) operate(p *walker, typ string, takeover bool) {
 // look notes whether the counter of a type's current period is missing.
 func (w *walk) look(p *walker, typ string) {
 	label, _, _ := p.gen.Scheme().Period(serial.At(w.now()))
-	counter := "serial:{" + w.counted(typ) + "}:" + label
-	w.unknown[w.counted(typ)] = w.unknown[w.counted(typ)] || w.client.Exists(w.t.Context(), counter).Val() == 0
+	w.unknown[w.counted(typ)] = w.unknown[w.counted(typ)] || !w.hasCounter(typ, label)
+}
+
+func (w *walk) hasCounter(typ, label string) bool {
+	return w.client.Exists(w.t.Context(), "serial:{"+w.counted(typ)+"}:"+label).Val() == 1
 }
 
 // counted returns the type that a type counts as.
@@ -544,8 +553,8 @@ func TestWalk(t *testing.T) {
 		r.Lose()
 		w := &walk{Rand: rand.New(rand.NewPCG(first, walks)), t: t, redis: r, client: client, ledger: new(serialtest.Ledger),
 			zones: zones, texts: map[string]int{}, used: map[string]int64{}, latest: map[string]string{},
-			begun: map[string]int{}, seen: map[string]bool{}, unknown: map[string]bool{}, calendars: map[string]bool{},
-			said: said}
+			begun: map[string]int{}, seen: map[string]bool{}, unknown: map[string]bool{}, prepared: map[string]bool{},
+			calendars: map[string]bool{}, said: said}
 		w.lose, w.starts, w.shared = w.IntN(3) == 0, w.IntN(3) == 0, w.IntN(3) == 0
 		w.truth = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(w.Int64N(int64(800 * 24 * time.Hour))))
 		w.note("walk %d of seed %d", walks, first)
