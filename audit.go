@@ -324,7 +324,7 @@ func (g *Generator) read(ctx context.Context, c *series.Call, typ string, p *cal
 		if past {
 			counted, err = c.History(ctx, p.Label)
 		} else {
-			counted, err = c.Peek(ctx)
+			counted, err = c.History(ctx)
 		}
 		refusal, refused := errors.AsType[*series.Refusal](err)
 		switch current := counted.Span; {

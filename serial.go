@@ -168,7 +168,7 @@ func (g *Generator) Peek(ctx context.Context, typ string) (n Number, err error) 
 	if err != nil {
 		return n, g.finish(ctx, c, typ, err)
 	}
-	counted, err := c.Peek(ctx)
+	counted, err := c.History(ctx)
 	if err == nil {
 		n = newNumber(g.template, g.template.Dates.SpanOf(&counted.Span.Period), typ, max(0, counted.Last[0]))
 	}

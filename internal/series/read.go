@@ -1,8 +1,6 @@
 package series
 
-import (
-	"context"
-)
+import "context"
 
 // A Reading has the first and the last sequence of periods, the current one first. The last one is 0 if none was issued,
 // and -1 if the counter does not exist or holds no sequence.
@@ -11,9 +9,6 @@ type Reading struct {
 	First []int64 // first sequence of each period; 0 if Redis does not have it
 	Last  []int64
 }
-
-// Peek returns the last sequence of the current period. It writes nothing.
-func (c *asker) Peek(ctx context.Context) (Reading, error) { return c.History(ctx) }
 
 // History returns the last sequences of the current period and of each labelled one. It writes nothing. Without labels,
 // a lost counter is an error.

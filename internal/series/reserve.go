@@ -37,7 +37,8 @@ func (o *opening) reserve(ctx context.Context, g *grant, l *lifts) error {
 	}
 	from := max(above, o.seq)
 	if from >= MaxSeq && o.purpose == "" {
-		return o.full(from)
+		full := Reply{Status: Exhausted, Detail: strconv.FormatInt(from, 10)} // another program wrote the counter
+		return &Refusal{Reply: full, Type: o.typ, Span: o.found.span}
 	}
 	above, from = min(above, MaxSeq), min(from, MaxSeq)
 	size := max(1, min(max(s.Block, int64(o.n)), s.Limit-from)) // the last block is as small as needed
@@ -118,10 +119,4 @@ func (o *opening) askOutside(
 		return 0, end
 	}
 	return 0, wire.ErrNoAnswer
-}
-
-// full returns the refusal of a period whose counter was written by another program.
-func (o *opening) full(used int64) error {
-	refused := Reply{Status: Exhausted, Detail: strconv.FormatInt(used, 10)}
-	return &Refusal{Reply: refused, Type: o.typ, Span: o.found.span}
 }

@@ -307,10 +307,7 @@ func (n *Node) end(items []*Item, panicked any) {
 // gather lets goroutines that are ready to run join first, especially callers that were just answered and call again.
 // A single caller need not join, since it can send its next item itself.
 func (n *Node) gather(answered int) {
-	if answered == 1 {
-		return
-	}
-	for tries, enough := 0, false; tries < 4 && !enough; tries++ {
+	for tries, enough := 0, answered == 1; tries < 4 && !enough; tries++ {
 		runtime.Gosched()
 		enough = int(n.Waiting.Load()) >= min(answered, manyWaiting)
 	}
