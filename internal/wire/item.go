@@ -71,7 +71,7 @@ type Item struct {
 	Script *Script // script to run, nil for a plain command
 	Key    int     // position of the first key in the arguments of a plain command
 
-	// Deadline is the time after which nothing is sent. A merged item has the latest deadline of its callers.
+	// Deadline is the time after which nothing is sent. The callers of a merged item end at most 250 ms after it.
 	Deadline time.Time
 	Repeat   Repeat
 	Confirm  bool // replicas must confirm the item's writes
@@ -84,7 +84,9 @@ type Item struct {
 
 	ctx      context.Context // context of the first caller, for its values
 	limits   *limits
-	done     chan struct{} // closed once the item is finished; nil if its only caller sends it
+	done     chan struct{} // closed once the item is finished, or by wake; nil if its only caller sends it
+	woken    atomic.Bool   // done is closed
+	watched  bool          // the first caller calls wake at the deadline, since its context cannot end before
 	leavers  atomic.Pointer[leaver]
 	failure  Note // failure of the last attempt
 	panicked any  // value with which a hook panicked
@@ -132,6 +134,7 @@ var finished = new(leaver)
 func (i *Item) begin(ctx context.Context, l *limits) {
 	for ; i != nil; i = i.Then {
 		i.N, i.ctx, i.limits, i.next, i.done = max(i.N, 1), ctx, l, i.Then, make(chan struct{})
+		i.watched = ctx.Done() == nil
 		if i.Then != nil && i.Then.Deadline.IsZero() {
 			i.Then.Deadline = i.Deadline
 		}
@@ -143,11 +146,16 @@ func (i *Item) finish(r Result) {
 	i.Result = r
 	i.Command.Done()
 	leavers := i.leavers.Swap(finished)
-	if i.done != nil {
-		close(i.done)
-	}
+	i.wake()
 	for ; leavers != nil; leavers = leavers.next {
 		i.Command.Left(leavers.place)
+	}
+}
+
+// wake wakes all callers who wait.
+func (i *Item) wake() {
+	if i.done != nil && i.woken.CompareAndSwap(false, true) {
+		close(i.done)
 	}
 }
 
@@ -204,24 +212,34 @@ func (i *Item) leave(place int) bool {
 // passed. If a hook of the client panicked, so does Wait.
 func (i *Item) Wait(ctx context.Context) error { return i.wait(ctx, 0, i.Deadline) }
 
-// wait waits for the result on behalf of the caller in that place.
+// wait waits for the result on behalf of the caller in that place. Most callers join the first one within moments, so it
+// watches the time for them: a select costs a fifth of a call that shares its command with a thousand.
 func (i *Item) wait(ctx context.Context, place int, deadline time.Time) error {
 	var limit <-chan struct{}
 	end, ok := ctx.Deadline()
 	if !ok || end.After(deadline) {
-		limit, end = i.limits.until(deadline).Done(), deadline
+		end = deadline
+		if place == 0 || !i.watched || i.Deadline.Sub(deadline) > sharing {
+			limit = i.limits.until(deadline).Done()
+		}
 	}
-	select {
-	case <-i.done:
-	case <-limit:
-	case <-ctx.Done():
+	if limit == nil && ctx.Done() == nil {
+		<-i.done
+	} else {
+		select {
+		case <-i.done:
+		case <-limit:
+		case <-ctx.Done():
+		}
 	}
 	if !i.leave(place) {
-		<-i.done
 		if i.panicked != nil {
 			panic(i.panicked)
 		}
 		return nil
+	}
+	if place == 0 && i.watched {
+		i.wake()
 	}
 	return Late(GaveUp(cmp.Or(ctx.Err(), ErrNoAnswer), i.failure.Load()), end)
 }
@@ -257,9 +275,11 @@ type limits struct {
 	latest atomic.Pointer[context.Context]
 }
 
-// until returns a context that ends at the given time, or up to 250 ms and an eighth of the remaining time earlier.
+// sharing is how much earlier a shared context may end.
+const sharing = 250 * time.Millisecond
+
+// until returns a context that ends at the given time, or up to sharing and an eighth of the remaining time earlier.
 func (l *limits) until(end time.Time) context.Context {
-	const sharing = 250 * time.Millisecond
 	if latest := l.latest.Load(); latest != nil {
 		at, _ := (*latest).Deadline()
 		if early := end.Sub(at); early >= 0 && early <= sharing && early <= time.Until(end)/8 {

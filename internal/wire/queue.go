@@ -49,7 +49,7 @@ type Node struct {
 	most        int // most pipelines in flight with the longest round trip
 	connections int // most connections of the client
 
-	mu       sync.Mutex      // guards all below, and N and Deadline of waiting items
+	mu       sync.Mutex      // guards all below, and N of waiting items
 	waiting  []*Item         // items to send, in order
 	open     map[Merge]*Item // the waiting items that further callers may join, by Merge
 	inFlight []time.Time     // start of each pipeline that holds a place, oldest first
@@ -109,16 +109,14 @@ func (n *Node) add(ctx context.Context, i *Item) (joined *Item, place int) {
 	return i, 0
 }
 
-// join makes a caller one of the waiting item with that Merge. It returns nil if there is none. The caller holds mu.
+// join makes a caller one of the waiting item with that Merge. It returns nil if there is none, or if that item ends
+// too early for the caller. The caller holds mu.
 func (n *Node) join(merge Merge, deadline time.Time) (joined *Item, place int) {
-	if joined = n.open[merge]; joined == nil {
+	if joined = n.open[merge]; joined == nil || deadline.Sub(joined.Deadline) > sharing {
 		return nil, 0
 	}
 	place = joined.N
 	joined.N++
-	if deadline.After(joined.Deadline) {
-		joined.Deadline = deadline
-	}
 	n.added(1)
 	return joined, place
 }
