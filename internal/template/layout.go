@@ -110,7 +110,7 @@ func parseLayout(text string) (l layout, err error) {
 				return l, fmt.Errorf("%q in a date layout; %s (separators are all but ASCII letters, digits and braces)",
 					literal, allowedTokens)
 			}
-			l.fields, rest = appendLiteral(l.fields, literal), after
+			l.fields, rest = appendText(l.fields, fieldDate, literal), after
 			continue
 		}
 		token := cutToken(rest)
@@ -153,13 +153,13 @@ func cutQuoted(s string) (text, after string, closed bool) {
 	return text, after, closed
 }
 
-// appendLiteral appends literal text, joined to a literal right before it.
-func appendLiteral(fields []field, text string) []field {
-	if last := len(fields) - 1; last >= 0 && fields[last].kind == fieldLiteral {
+// appendText appends a literal or a date's separator, joined to one right before it.
+func appendText(fields []field, kind fieldKind, text string) []field {
+	if last := len(fields) - 1; last >= 0 && fields[last].kind == kind && fields[last].part == separator {
 		text = fields[last].text + text
 		fields = fields[:last]
 	}
-	return append(fields, field{kind: fieldLiteral, text: text})
+	return append(fields, field{kind: kind, text: text})
 }
 
 // width returns the width of the field at the beginning of s or, if atEnd, at its end.

@@ -29,8 +29,9 @@ func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 			b = append(b, f.text...)
 		case fieldType:
 			b = append(b, typ...)
-		case fieldDate:
+		case fieldDate: // the first field of the date prints all of it
 			b = append(b, date...)
+			date = ""
 		case fieldSeq:
 			if least := t.alphabet.least; t.cipher != nil && seq >= least && seq <= t.Largest() {
 				var tweak [256]byte
@@ -135,7 +136,10 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 		case fieldType:
 			n.Type = read(widths[fieldType])
 			err = t.checkTypeIn(s, end-len(n.Type), end)
-		case fieldDate:
+		case fieldDate: // all its fields are read with the first one
+			if i > 0 && t.fields[i-1].kind == fieldDate {
+				continue
+			}
 			date := read(widths[fieldDate])
 			if n.Span, wrongDate = t.Dates.Find(date); wrongDate != nil {
 				_, err = t.Dates.read(date)
@@ -191,29 +195,23 @@ type widths [fieldKinds]int
 // widthsIn returns the widths of a number's fields. The type takes what the fields on its two sides leave; without one,
 // nothing may be left.
 func (t *Template) widthsIn(s string) (w widths, err error) {
-	least, typ := t.fixed, find(t.pieces, fieldType)
+	least, typ := t.fixed, len(t.fields)
 	if t.Typed {
-		least++
-	} else {
-		typ = len(t.pieces)
+		least, typ = least+1, find(t.fields, fieldType)
 	}
 	if len(s) < least {
 		return w, fmt.Errorf("it has %d bytes; at least %d are needed", len(s), least)
 	}
-	w = t.least
-	w[fieldType] = len(s) - t.fixed
-	if !t.varies && (t.Typed || len(s) == least) {
-		return w, nil
-	}
-	w = widths{}
 	rest := s
-	for i := range t.pieces[:typ] {
-		n := t.pieces[i].width(rest, false)
-		w[t.pieces[i].kind], rest = w[t.pieces[i].kind]+n, rest[n:]
+	for i := range t.fields[:typ] {
+		f := &t.fields[i]
+		n := f.width(rest, false)
+		w[f.kind], rest = w[f.kind]+n, rest[n:]
 	}
-	for i := len(t.pieces) - 1; i > typ; i-- {
-		n := t.pieces[i].width(rest, true)
-		w[t.pieces[i].kind], rest = w[t.pieces[i].kind]+n, rest[:len(rest)-n]
+	for i := len(t.fields) - 1; i > typ; i-- {
+		f := &t.fields[i]
+		n := f.width(rest, true)
+		w[f.kind], rest = w[f.kind]+n, rest[:len(rest)-n]
 	}
 	w[fieldType] = len(rest)
 	switch seq := w[fieldSeq]; {
