@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/checkdigit"
 )
 
 // PrintNumber returns a number as text, "" if the template prints a date and date is "". date is the printed date; a
@@ -235,6 +236,27 @@ func (t *Template) checkSeq(seq int64, text string) error {
 		return errors.New("its sequence is 0, the first is 1")
 	case len(text) > t.seqWidth && text[0] == '0':
 		return fmt.Errorf("its sequence %s is padded to more than %d digits", text, t.seqWidth)
+	}
+	return nil
+}
+
+// checkOf appends a number's check characters to b. number has a place for them at offset at.
+func checkOf(a checkdigit.Algorithm, b, number []byte, at int) []byte {
+	before, after := number[:at], number[at+a.Width:]
+	if a.Name == "97-10" { // as in ISO 11649, where RF and the check digits are printed first and covered last
+		before, after = after, before
+	}
+	return a.Append(b, before, after)
+}
+
+// verifyCheck returns an error unless the check characters of a number are right.
+func verifyCheck(a checkdigit.Algorithm, number string, at int) error {
+	var whole [256]byte
+	var buf [2]byte
+	want := checkOf(a, buf[:0], append(whole[:0], number...), at)
+	if got := number[at : at+a.Width]; got != string(want) {
+		return fmt.Errorf("%w: got %s, want %s, unless another character is mistyped",
+			ErrCheckDigit, readable(got), string(want)) // a copy, so buf stays on the stack
 	}
 	return nil
 }
