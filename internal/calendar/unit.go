@@ -30,20 +30,19 @@ var units = [...]struct {
 	noun, plural string
 	months       int    // length in months; 0 if seconds has the length
 	seconds      int64  // length by the wall clock; 0 if months has it
-	first        int64  // reading at the beginning of index 0, Unix seconds; for lengths in seconds
 	label, text  string // layouts of a label in keys and for people, for time.Format; "" if it cannot print it
 }{
-	Second:  {"second", "seconds", 0, 1, 0, "20060102150405", "2006-01-02 15:04:05"},
-	Minute:  {"minute", "minutes", 0, 60, 0, "200601021504", "2006-01-02 15:04"},
-	Hour:    {"hour", "hours", 0, 60 * 60, 0, "2006010215", "2006-01-02 15"},
-	Day:     {"day", "days", 0, daySeconds, 0, "20060102", "2006-01-02"},
-	Month:   {"month", "months", 1, 0, 0, "200601", "2006-01"},
-	Year:    {"year", "years", 12, 0, 0, "2006", "2006"},
-	Week:    {"week", "weeks", 0, 7 * daySeconds, -3 * daySeconds, "", ""}, // the epoch was a Thursday
-	Quarter: {"quarter", "quarters", 3, 0, 0, "", ""},
-	Never:   {"never", "all time", 0, EndOfNever, 0, "all", "all time"},
+	Second:  {"second", "seconds", 0, 1, "20060102150405", "2006-01-02 15:04:05"},
+	Minute:  {"minute", "minutes", 0, 60, "200601021504", "2006-01-02 15:04"},
+	Hour:    {"hour", "hours", 0, 60 * 60, "2006010215", "2006-01-02 15"},
+	Day:     {"day", "days", 0, daySeconds, "20060102", "2006-01-02"},
+	Month:   {"month", "months", 1, 0, "200601", "2006-01"},
+	Year:    {"year", "years", 12, 0, "2006", "2006"},
+	Week:    {"week", "weeks", 0, 7 * daySeconds, "", ""},
+	Quarter: {"quarter", "quarters", 3, 0, "", ""},
+	Never:   {"never", "all time", 0, EndOfNever, "all", "all time"},
 
-	HalfYear: {"half-year", "half-years", 6, 0, 0, "", ""},
+	HalfYear: {"half-year", "half-years", 6, 0, "", ""},
 }
 
 // Valid reports whether u is one of the constants.
