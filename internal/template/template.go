@@ -5,6 +5,7 @@ package template
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,6 +96,9 @@ func Parse(template string, c calendar.Calendar) (*Template, error) {
 	return t, nil
 }
 
+// pieces matches what a template may begin with: a brace written twice, a field, or other text.
+var pieces = regexp.MustCompile(`^(?:\{\{|\}\}|\{[^}]*\}|[^{}]+)`)
+
 func (t *Template) parse() error {
 	switch {
 	case len(t.text) > maxTemplate:
@@ -103,27 +107,24 @@ func (t *Template) parse() error {
 		return errors.New("not valid UTF-8")
 	}
 	for rest := t.text; rest != ""; {
+		at, piece := len(t.text)-len(rest), pieces.FindString(rest)
+		rest = rest[len(piece):]
 		switch {
-		case strings.HasPrefix(rest, "{{"), strings.HasPrefix(rest, "}}"):
-			t.fields = appendText(t.fields, fieldLiteral, rest[:1])
-			rest = rest[2:]
-		case rest[0] == '}':
-			return fmt.Errorf("a single } at byte %d; write }} for a brace", len(t.text)-len(rest))
-		case rest[0] == '{':
-			body, after, closed := strings.Cut(rest[1:], "}")
-			if !closed {
-				return fmt.Errorf("the field %s is not closed; write {{ for a brace", rest)
-			}
-			if err := t.parseField(body); err != nil {
+		case piece == "" && rest[0] == '}':
+			return fmt.Errorf("a single } at byte %d; write }} for a brace", at)
+		case piece == "":
+			return fmt.Errorf("the field %s is not closed; write {{ for a brace", rest)
+		case piece == "{{", piece == "}}":
+			t.fields = appendText(t.fields, fieldLiteral, piece[:1])
+		case piece[0] != '{':
+			t.fields = appendText(t.fields, fieldLiteral, piece)
+		default:
+			if err := t.parseField(piece[1 : len(piece)-1]); err != nil {
 				return err
 			}
 			if t.fields[len(t.fields)-1].kind == fieldSeq {
-				t.seqAt, t.seqEnd = len(t.text)-len(rest), len(t.text)-len(after)
+				t.seqAt, t.seqEnd = at, at+len(piece)
 			}
-			rest = after
-		default:
-			t.fields = appendText(t.fields, fieldLiteral, rest[:1])
-			rest = rest[1:]
 		}
 	}
 	if find(t.fields, fieldSeq) < 0 {
