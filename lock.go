@@ -57,21 +57,20 @@ func (l locks) Try(ctx context.Context, deadline time.Time, tag, key string, beh
 	within, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel() // drops commands not sent yet
 	var pools []redis.Pool
-	var sets []*setting
+	var conn *lockConn
 	for _, server := range l.servers {
-		set := &setting{deadline: deadline, over: make(chan struct{})}
-		set.item.Note = note
-		if l.onCounters {
-			set.item.Then = behind
-		}
-		sets = append(sets, set)
-		pools = append(pools, lockServer{lockConn{within: within, server: server, tag: tag, lock: k, set: set}})
+		conn = &lockConn{within: within, server: server, tag: tag, lock: k, over: make(chan struct{})}
+		conn.item.Note = note
+		pools = append(pools, lockServer{conn})
+	}
+	if l.onCounters {
+		conn.item.Then = behind
 	}
 	// A mutex serves one acquisition. With FailFast, a majority decides, however slow the other servers are.
 	k.mutex = redsync.New(pools...).NewMutex(key, redsync.WithFailFast(true), redsync.WithExpiry(series.LockExpiry),
 		redsync.WithTimeoutFactor(lockPatience.Seconds()/series.LockExpiry.Seconds()))
 	err = k.mutex.TryLockContext(context.WithoutCancel(ctx))
-	sent = behind != nil && l.onCounters && sets[0].wasSent()
+	sent = conn.item.Then != nil && conn.wasSent()
 	if err == nil {
 		return k, sent, nil
 	}
@@ -114,46 +113,40 @@ func (k *lock) Content() string {
 // Release implements [series.Lock]. If it fails, the lock expires by itself.
 func (k *lock) Release(ctx context.Context) { _, _ = k.mutex.UnlockContext(ctx) }
 
-// A lockServer sends an acquisition's commands to one lock server in order. redsync sends the release without waiting
-// for a slow server to answer the SET; on another connection the release could overtake the SET, and the lock would
-// stay behind with no caller to release it.
-type lockServer struct{ lockConn }
+// A lockServer is a pool of one connection.
+type lockServer struct{ conn *lockConn }
 
-func (s lockServer) Get(context.Context) (redis.Conn, error) { return s.lockConn, nil }
+func (s lockServer) Get(context.Context) (redis.Conn, error) { return s.conn, nil }
 
-// A lockConn implements the part of a connection that redsync uses.
+// A lockConn sends an acquisition's commands to one lock server, in order: the SET and the release. redsync sends the
+// release without waiting for a slow server to answer the SET; on another connection the release could overtake the SET,
+// and the lock would stay behind with no caller to release it. It implements the part of a connection that redsync uses.
 type lockConn struct {
-	redis.Conn                 // nil: nothing else is called
-	within     context.Context // ends with the attempt; a SET still waiting then is not sent
-	server     *wire.Client
-	tag        string
-	lock       *lock
-	set        *setting
+	redis.Conn                   // nil: nothing else is called
+	plainCommand                 // the SET
+	within       context.Context // ends with the attempt; a SET still waiting then is not sent
+	server       *wire.Client
+	tag          string
+	lock         *lock
+	over         chan struct{} // closed once the client is done with the SET
+
+	mu     sync.Mutex // guards all below
+	sent   bool       // the SET is queued
+	barred bool       // the SET must not be queued any more
 }
 
 // Close does nothing: a command under way continues.
-func (c lockConn) Close() error { return nil }
-
-// A setting is the SET of one acquisition on one server.
-type setting struct {
-	plainCommand
-	deadline time.Time
-	over     chan struct{} // closed once the client is done with it
-
-	mu     sync.Mutex // guards all below
-	sent   bool       // the item is queued
-	barred bool       // the item must not be queued any more
-}
+func (c *lockConn) Close() error { return nil }
 
 // Done implements [wire.Command].
-func (s *setting) Done() { close(s.over) }
+func (c *lockConn) Done() { close(c.over) }
 
 // wasSent reports whether the SET was queued. Otherwise, it will not be.
-func (s *setting) wasSent() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.barred = !s.sent
-	return s.sent
+func (c *lockConn) wasSent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.barred = !c.sent
+	return c.sent
 }
 
 // A plainCommand is a command without a script.
@@ -169,7 +162,7 @@ func (p *plainCommand) Leave()           {}
 func (p *plainCommand) Left(int)         {}
 
 // SetNX sends the SET, and waits for the server's answer.
-func (c lockConn) SetNX(name, value string, expiry time.Duration) (granted bool, err error) {
+func (c *lockConn) SetNX(name, value string, expiry time.Duration) (granted bool, err error) {
 	// A panic of a client's hook is for the acquisition's caller. In redsync's goroutine, it would end the process.
 	defer func() {
 		if p := recover(); p != nil {
@@ -180,10 +173,10 @@ func (c lockConn) SetNX(name, value string, expiry time.Duration) (granted bool,
 	if !c.send("set", name, value, "px", expiry.Milliseconds(), "nx") {
 		return false, wire.ErrUnsent
 	}
-	if err := c.set.item.Wait(c.within); err != nil {
+	if err := c.item.Wait(c.within); err != nil {
 		return false, err
 	}
-	r := &c.set.item.Result
+	r := &c.item.Result
 	granted = r.Value == "OK"
 	if granted {
 		c.lock.granted.Add(1)
@@ -195,36 +188,36 @@ func (c lockConn) SetNX(name, value string, expiry time.Duration) (granted bool,
 }
 
 // send queues the SET, unless it must not be queued any more.
-func (c lockConn) send(args ...any) (sent bool) {
-	set, node := c.set, c.server.Node(c.within, c.tag)
-	set.mu.Lock()
-	defer set.mu.Unlock()
-	if set.barred {
+func (c *lockConn) send(args ...any) (sent bool) {
+	node := c.server.Node(c.within, c.tag)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.barred {
 		return false
 	}
-	set.args, set.sent = args, true
-	set.item.Command, set.item.Key, set.item.Deadline = set, 1, time.Now().Add(lockPatience)
-	if set.deadline.Before(set.item.Deadline) {
-		set.item.Deadline = set.deadline
+	c.args, c.sent = args, true
+	c.item.Command, c.item.Key, c.item.Deadline = c, 1, time.Now().Add(lockPatience)
+	if end, _ := c.within.Deadline(); end.Before(c.item.Deadline) {
+		c.item.Deadline = end
 	}
-	c.server.Start(c.within, node, &set.item)
+	c.server.Start(c.within, node, &c.item)
 	return true
 }
 
 // Eval runs the release, the only redsync script in use, in the background: no caller waits for it.
-func (c lockConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
+func (c *lockConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
 	go c.release(append([]any{"eval", script.Src, script.KeyCount}, keysAndArgs...))
 	return int64(1), nil
 }
 
 // release sends the release once the SET is over, unless that was not sent. A panic of a client's hook concerns no
 // caller here.
-func (c lockConn) release(args []any) {
+func (c *lockConn) release(args []any) {
 	defer func() { _ = recover() }()
-	if !c.set.wasSent() {
+	if !c.wasSent() {
 		return
 	}
-	if <-c.set.over; wire.Unsent(c.set.item.Result.Err) {
+	if <-c.over; wire.Unsent(c.item.Result.Err) {
 		return
 	}
 	release := &plainCommand{args: args}
