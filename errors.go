@@ -250,12 +250,8 @@ func (g *Generator) Facts() operator.Facts {
 }
 
 func (s *scheme) facts() operator.Facts {
-	f := operator.Facts{Calendar: s.calendar, Text: s.text, Template: s.template, Start: s.base + 1, Last: s.last,
-		Prefix: s.prefix, Shared: s.shared, Hidden: s.key != nil}
-	if s.over > 0 {
-		f.Until = s.until.String()
-	}
-	return f
+	return operator.Facts{Calendar: s.calendar, Text: s.text, Template: s.template, Start: s.base + 1, Last: s.last,
+		Until: s.until.String(), Prefix: s.prefix, Shared: s.shared, Hidden: s.key != nil}
 }
 
 // ForProgram returns a copy of g for a program that serves an operator. If an error of the copy says what to run, the

@@ -111,17 +111,16 @@ func (t *Template) ParseStored(s string) (Number, error) {
 
 // ParseNumber parses a number that the template printed.
 func (t *Template) ParseNumber(s string) (n Number, err error) {
-	bad := func(msg string, args ...any) (Number, error) {
-		err := fmt.Errorf(msg, args...)
-		return Number{}, fmt.Errorf("%w: %.200q is not a number of this scheme: %w", ErrInvalidNumber, s, err)
+	bad := func(why error) (Number, error) {
+		return Number{}, fmt.Errorf("%w: %.200q is not a number of this scheme: %w", ErrInvalidNumber, s, why)
 	}
 	widths, err := t.widthsIn(s)
 	if err != nil {
-		return bad("%w", err)
+		return bad(err)
 	}
 	var wrongSeq, wrongDate error // an error of the check digit comes before these
 	if t.Dates.text == "" {
-		n.Span, wrongDate = t.Dates.Find("")
+		n.Span, _ = t.Dates.Find("") // of the period that never ends
 	}
 	end := 0 // end of the text read so far
 	read := func(width int) string {
@@ -144,6 +143,7 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 			date := read(widths[fieldDate])
 			if n.Span, wrongDate = t.Dates.Find(date); wrongDate != nil {
 				_, err = t.Dates.read(date)
+				wrongDate = impossible{wrongDate}
 			}
 		case fieldSeq:
 			text := read(widths[fieldSeq])
@@ -154,21 +154,18 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 			read(len(f.text))
 		}
 		if err != nil {
-			return bad("%w", err)
+			return bad(err)
 		}
 	}
-	if wrongDate != nil {
-		wrongDate = impossible{wrongDate}
-	}
 	if err = cmp.Or(wrongSeq, wrongDate); err != nil {
-		return bad("%w", err)
+		return bad(err)
 	}
 	if t.cipher != nil {
 		var tweak [256]byte
-		least := t.alphabet.least
-		n.Seq = least + t.cipher.Decrypt(t.tweak(tweak[:0], n.Type, n.Span.Label), n.Seq-least)
+		shown := n.Seq - t.alphabet.least
+		n.Seq = t.alphabet.least + t.cipher.Decrypt(t.tweak(tweak[:0], n.Type, n.Span.Label), shown)
 		if n.Seq < 1 {
-			return bad("its sequence is 0 when decrypted, the first is 1")
+			return bad(errors.New("its sequence is 0 when decrypted, the first is 1"))
 		}
 	}
 	return n, nil
