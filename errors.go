@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -128,9 +129,10 @@ func (g *Generator) describe(r *series.Refusal) error {
 			"ahead; if Redis's clock is right now, run: %s", ErrClockSkew, utc(r.Now), typ, g.interval(entered),
 			g.operate(r, "raise"))
 	case series.Unknown:
-		if strings.Contains(r.Detail, "role:slave") {
-			return fmt.Errorf("serial: WithLedger needs a master, and this server is a replica of %s; give the client the "+
-				"master's address, or use Sentinel or a Cluster client", masterOf(r.Detail))
+		if master := replica.FindStringSubmatch(r.Detail); master != nil {
+			return fmt.Errorf("serial: WithLedger needs a master, and this server is a replica of %s:%s; give the client the "+
+				"master's address, or use Sentinel or a Cluster client", cmp.Or(master[1], "?"),
+				cmp.Or(master[2], "?"))
 		}
 		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; "+
 			"Redis says %q", r.Detail)
@@ -223,16 +225,8 @@ func (g *Generator) describeConflict(r *series.Refusal, entered series.Recorded)
 		g.interval(entered), g.interval(here), g.operate(r, "takeover"))
 }
 
-// masterOf returns the address of a replica's master, as INFO says it.
-func masterOf(info string) string {
-	address := [2]string{"?", "?"}
-	for i, field := range []string{"master_host:", "master_port:"} {
-		if _, rest, found := strings.Cut(info, field); found {
-			address[i], _, _ = strings.Cut(rest, "\r\n")
-		}
-	}
-	return address[0] + ":" + address[1]
-}
+// replica matches INFO of a replica, with the host and the port of its master.
+var replica = regexp.MustCompile(`(?s)role:slave(?:.*master_host:(\S+)\s+master_port:(\d+))?`)
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
@@ -256,12 +250,8 @@ func (g *Generator) Facts() operator.Facts {
 }
 
 func (s *scheme) facts() operator.Facts {
-	f := operator.Facts{Calendar: s.calendar, Text: s.text, Template: s.template, Start: s.base + 1, Last: s.last,
-		Prefix: s.prefix, Shared: s.shared, Hidden: s.key != nil}
-	if s.over > 0 {
-		f.Until = s.until.String()
-	}
-	return f
+	return operator.Facts{Calendar: s.calendar, Text: s.text, Template: s.template, Start: s.base + 1, Last: s.last,
+		Until: s.until.String(), Prefix: s.prefix, Shared: s.shared, Hidden: s.key != nil}
 }
 
 // ForProgram returns a copy of g for a program that serves an operator. If an error of the copy says what to run, the

@@ -263,7 +263,7 @@ func (s *scheme) numberedSpan(w When) (calendar.Span, error) {
 	switch {
 	case err != nil:
 		return calendar.Span{}, err
-	case w.form == formInstant && !s.calendar.Covers(w.instant):
+	case w.form == formInstant && !s.calendar.With(calendar.Day).HasPeriod(w.instant):
 		return calendar.Span{}, s.notCovered(w)
 	case w.form == formDate && s.template.Dates.Finest.ShorterThanDay():
 		return calendar.Span{}, fmt.Errorf("serial: the date %v has no time of day, which the template prints: "+

@@ -128,13 +128,9 @@ func (g *Generator) finish(ctx context.Context, c *series.Call, typ string, err 
 		if e.Offset != e.Before {
 			tell(ctx, h.ClockCorrected, ClockInfo{e.Offset, e.Before})
 		}
-	}
-	for _, h := range g.hooks {
 		if e.Lost != nil {
 			tell(ctx, h.Lost, g.lostInfo(c, typ, err))
 		}
-	}
-	for _, h := range g.hooks {
 		if e.Opened != nil {
 			tell(ctx, h.Opened, OpenedInfo{g.sharedSeries(), typ, g.local(e.Opened.Start), e.Wait})
 		}
@@ -237,7 +233,7 @@ type reporter struct {
 	pending  int                    // explanations that may still come
 	flushing int                    // callers of Flush
 	running  bool                   // the goroutine is running
-	changed  chan struct{}          // closed when one of these changes; nil if nobody waits for that
+	changed  sync.Cond              // one of these has changed
 }
 
 // A report is an entry for which hooks are called.
@@ -252,7 +248,9 @@ func newReporter(c *config) *reporter {
 		return nil
 	}
 	queue, lost := backlog.New[gapKey](mostWaiting, lostPace), backlog.New[gapKey](mostWaiting, 0)
-	return &reporter{config: c, queue: queue, lost: lost}
+	r := &reporter{config: c, queue: queue, lost: lost}
+	r.changed.L = &r.mu
+	return r
 }
 
 // report queues a gap for the hooks.
@@ -327,22 +325,14 @@ func (r *reporter) addPending(n int) {
 
 // await waits until something changes or ctx ends. The caller holds mu, which is free meanwhile.
 func (r *reporter) await(ctx context.Context) {
-	if r.changed == nil {
-		r.changed = make(chan struct{})
-	}
-	changed := r.changed
-	r.mu.Unlock()
-	defer r.mu.Lock()
-	select {
-	case <-changed:
-	case <-ctx.Done():
-	}
+	stop := context.AfterFunc(ctx, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.signal()
+	})
+	defer stop()
+	r.changed.Wait()
 }
 
-// signal wakes all who wait for a change. The caller holds mu.
-func (r *reporter) signal() {
-	if r.changed != nil {
-		close(r.changed)
-		r.changed = nil
-	}
-}
+// signal wakes all who wait for a change.
+func (r *reporter) signal() { r.changed.Broadcast() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,46 +53,41 @@ type lock struct {
 // a server may have granted.
 func (l locks) Try(ctx context.Context, deadline time.Time, tag, key string, behind *wire.Item, note *wire.Note,
 ) (_ series.Lock, sent bool, err error) {
-	k, steady := &lock{onCounters: l.onCounters}, context.WithoutCancel(ctx)
+	k := &lock{onCounters: l.onCounters}
 	within, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel() // drops commands not sent yet
 	var pools []redis.Pool
-	var sets []*setting
+	var conn *lockConn
 	for _, server := range l.servers {
-		set := &setting{deadline: deadline, begun: make(chan struct{}), over: make(chan struct{})}
-		set.item.Note = note
-		if l.onCounters {
-			set.item.Then = behind
-		}
-		sets = append(sets, set)
-		pools = append(pools, lockServer{lockConn{server: server, tag: tag, lock: k, within: within, set: set}})
+		conn = &lockConn{within: within, server: server, tag: tag, lock: k, over: make(chan struct{})}
+		conn.item.Note = note
+		pools = append(pools, lockServer{conn})
+	}
+	if l.onCounters {
+		conn.item.Then = behind
 	}
 	// A mutex serves one acquisition. With FailFast, a majority decides, however slow the other servers are.
 	k.mutex = redsync.New(pools...).NewMutex(key, redsync.WithFailFast(true), redsync.WithExpiry(series.LockExpiry),
 		redsync.WithTimeoutFactor(lockPatience.Seconds()/series.LockExpiry.Seconds()))
-	_, answered, err := wire.Await(within, func() (any, error) {
-		return nil, k.mutex.TryLockContext(steady)
-	}, func(_ any, err error) {
-		if err == nil { // granted, but the caller is gone
-			k.Release(steady)
-		}
-	})
-	sent = behind != nil && l.onCounters && sets[0].wasSent()
+	err = k.mutex.TryLockContext(context.WithoutCancel(ctx))
+	sent = conn.item.Then != nil && conn.wasSent()
 	if err == nil {
 		return k, sent, nil
 	}
-	return nil, sent, l.failure(ctx, k, answered, err, note)
+	return nil, sent, l.failure(ctx, k, within.Err(), err, note)
 }
 
-// failure returns the error of an attempt at the lock k that failed with err. answered reports whether redsync has
-// returned.
-func (l locks) failure(ctx context.Context, k *lock, answered bool, err error, note *wire.Note) error {
+// failure returns the error of an attempt at the lock k that failed with err. ended is the error of the attempt's
+// context, nil if the servers have answered or failed before its end.
+func (l locks) failure(ctx context.Context, k *lock, ended, err error, note *wire.Note) error {
 	switch p := k.panicked.Load(); {
 	case p != nil:
 		panic(*p)
-	case answered && int(k.granted.Load()) > len(l.servers)/2:
+	case ended != nil:
+		err = ended
+	case int(k.granted.Load()) > len(l.servers)/2:
 		err = wire.ErrNoAnswer // a majority granted it too late, so no other caller has it
-	case answered && int(k.answered.Load()) > len(l.servers)/2:
+	case int(k.answered.Load()) > len(l.servers)/2:
 		return series.ErrTaken
 	}
 	if end := wire.EndOf(ctx); end != nil { // and the attempt with it: that says nothing to others who wait for it
@@ -115,58 +111,42 @@ func (k *lock) Content() string {
 }
 
 // Release implements [series.Lock]. If it fails, the lock expires by itself.
-func (k *lock) Release(ctx context.Context) {
-	go func() {
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockPatience)
-		defer cancel()
-		_, _ = k.mutex.UnlockContext(within)
-	}()
-}
+func (k *lock) Release(ctx context.Context) { _, _ = k.mutex.UnlockContext(ctx) }
 
-// A lockServer sends an acquisition's commands to one lock server in order. redsync sends the release without waiting
-// for a slow server to answer the SET; on another connection the release could overtake the SET, and the lock would
-// stay behind with no caller to release it. redsync also relies on contexts to end commands, which works only if
-// go-redis is configured for it. So commands continue by themselves here, and redsync stops waiting for them.
-type lockServer struct{ lockConn }
+// A lockServer is a pool of one connection.
+type lockServer struct{ conn *lockConn }
 
-func (s lockServer) Get(ctx context.Context) (redis.Conn, error) {
-	s.ctx = ctx
-	return s.lockConn, nil
-}
+func (s lockServer) Get(context.Context) (redis.Conn, error) { return s.conn, nil }
 
-// A lockConn implements the part of a connection that redsync uses.
+// A lockConn sends an acquisition's commands to one lock server, in order: the SET and the release. redsync sends the
+// release without waiting for a slow server to answer the SET; on another connection the release could overtake the SET,
+// and the lock would stay behind with no caller to release it. It implements the part of a connection that redsync uses.
 type lockConn struct {
-	redis.Conn                 // nil: nothing else is called
-	ctx        context.Context // redsync's
-	within     context.Context // ends with the attempt; a SET still waiting then is not sent
-	server     *wire.Client
-	tag        string
-	lock       *lock
-	set        *setting
+	redis.Conn                   // nil: nothing else is called
+	plainCommand                 // the SET
+	within       context.Context // ends with the attempt; a SET still waiting then is not sent
+	server       *wire.Client
+	tag          string
+	lock         *lock
+	over         chan struct{} // closed once the client is done with the SET
+
+	mu     sync.Mutex // guards all below
+	sent   bool       // the SET is queued
+	barred bool       // the SET must not be queued any more
 }
 
 // Close does nothing: a command under way continues.
-func (c lockConn) Close() error { return nil }
-
-// A setting is the SET of one acquisition on one server.
-type setting struct {
-	plainCommand
-	deadline time.Time
-	state    atomic.Int32  // 0, 1 once it is sent, or 2 if it will not be
-	begun    chan struct{} // closed once the item is queued
-	over     chan struct{} // closed once the client is done with it
-}
+func (c *lockConn) Close() error { return nil }
 
 // Done implements [wire.Command].
-func (s *setting) Done() { close(s.over) }
+func (c *lockConn) Done() { close(c.over) }
 
 // wasSent reports whether the SET was queued. Otherwise, it will not be.
-func (s *setting) wasSent() bool {
-	if s.state.CompareAndSwap(0, 2) || s.state.Load() == 2 {
-		return false
-	}
-	<-s.begun
-	return true
+func (c *lockConn) wasSent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.barred = !c.sent
+	return c.sent
 }
 
 // A plainCommand is a command without a script.
@@ -182,59 +162,66 @@ func (p *plainCommand) Leave()           {}
 func (p *plainCommand) Left(int)         {}
 
 // SetNX sends the SET, and waits for the server's answer.
-func (c lockConn) SetNX(name, value string, expiry time.Duration) (_ bool, err error) {
-	defer c.keepPanic(&err)
-	set := c.set
-	if !set.state.CompareAndSwap(0, 1) {
+func (c *lockConn) SetNX(name, value string, expiry time.Duration) (granted bool, err error) {
+	// A panic of a client's hook is for the acquisition's caller. In redsync's goroutine, it would end the process.
+	defer func() {
+		if p := recover(); p != nil {
+			c.lock.panicked.Store(&p)
+			err = wire.ErrEnded
+		}
+	}()
+	if !c.send("set", name, value, "px", expiry.Milliseconds(), "nx") {
 		return false, wire.ErrUnsent
 	}
-	set.args = []any{"set", name, value, "px", expiry.Milliseconds(), "nx"}
-	set.item.Command, set.item.Key, set.item.Deadline = set, 1, time.Now().Add(lockPatience)
-	if set.deadline.Before(set.item.Deadline) {
-		set.item.Deadline = set.deadline
-	}
-	c.server.Start(c.within, c.server.Node(c.within, c.tag), &set.item)
-	close(set.begun)
-	if err := set.item.Wait(c.within); err != nil {
+	if err := c.item.Wait(c.within); err != nil {
 		return false, err
 	}
-	r := &set.item.Result
+	r := &c.item.Result
+	granted = r.Value == "OK"
+	if granted {
+		c.lock.granted.Add(1)
+	}
 	if r.Err == nil { // granted or refused
 		c.lock.answered.Add(1)
 	}
-	if r.Value == "OK" {
-		c.lock.granted.Add(1)
-	}
-	return r.Value == "OK", r.Err
+	return granted, r.Err
 }
 
-// Eval runs the release, the only redsync script in use, once the SET is over. It continues by itself if redsync stops
-// waiting.
-func (c lockConn) Eval(script *redis.Script, keysAndArgs ...any) (_ any, err error) {
-	defer c.keepPanic(&err)
-	reply, _, err := wire.Await(c.ctx, func() (any, error) {
-		if !c.set.wasSent() {
-			return int64(0), nil
-		}
-		if <-c.set.over; wire.Unsent(c.set.item.Result.Err) {
-			return int64(0), nil
-		}
-		release := &plainCommand{args: append([]any{"eval", script.Src, script.KeyCount}, keysAndArgs...)}
-		release.item = wire.Item{Command: release, Key: 3, Deadline: time.Now().Add(lockPatience)}
-		steady := context.WithoutCancel(c.ctx)
-		item, _, err := c.server.Do(steady, c.server.Node(steady, c.tag), &release.item)
-		if err != nil {
-			return nil, err
-		}
-		return item.Result.Value, item.Result.Err
-	}, nil)
-	return reply, err
+// send queues the SET, unless it must not be queued any more.
+func (c *lockConn) send(args ...any) (sent bool) {
+	node := c.server.Node(c.within, c.tag)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.barred {
+		return false
+	}
+	c.args, c.sent = args, true
+	c.item.Command, c.item.Key, c.item.Deadline = c, 1, time.Now().Add(lockPatience)
+	if end, _ := c.within.Deadline(); end.Before(c.item.Deadline) {
+		c.item.Deadline = end
+	}
+	c.server.Start(c.within, node, &c.item)
+	return true
 }
 
-// keepPanic stores a panic for the acquisition's caller, which would otherwise end the process.
-func (c lockConn) keepPanic(err *error) {
-	if p := recover(); p != nil {
-		c.lock.panicked.Store(&p)
-		*err = wire.ErrEnded
+// Eval runs the release, the only redsync script in use, in the background: no caller waits for it.
+func (c *lockConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
+	go c.release(append([]any{"eval", script.Src, script.KeyCount}, keysAndArgs...))
+	return int64(1), nil
+}
+
+// release sends the release once the SET is over, unless that was not sent. A panic of a client's hook concerns no
+// caller here.
+func (c *lockConn) release(args []any) {
+	defer func() { _ = recover() }()
+	if !c.wasSent() {
+		return
 	}
+	if <-c.over; wire.Unsent(c.item.Result.Err) {
+		return
+	}
+	release := &plainCommand{args: args}
+	release.item = wire.Item{Command: release, Key: 3, Deadline: time.Now().Add(lockPatience)}
+	steady := context.WithoutCancel(c.within)
+	_, _, _ = c.server.Do(steady, c.server.Node(steady, c.tag), &release.item)
 }

@@ -3,7 +3,6 @@ package serial_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,57 +16,6 @@ import (
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest"
 )
-
-// New refuses lock clients that it can see are one server, and no others.
-func TestLockClientsOfOneServer(t *testing.T) {
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
-	single := func(opt redis.Options) redis.UniversalClient { return closing(t, redis.NewClient(&opt)) }
-	clusterOf := func(opt redis.ClusterOptions) redis.UniversalClient { return closing(t, redis.NewClusterClient(&opt)) }
-	cluster := func(addrs ...string) redis.UniversalClient { return clusterOf(redis.ClusterOptions{Addrs: addrs}) }
-	sentinel := func(name string) redis.UniversalClient {
-		return closing(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: name,
-			SentinelAddrs: []string{"127.0.0.1:1"}}))
-	}
-	dial := func(context.Context, string, string) (net.Conn, error) { return nil, errBoom }
-	slots := func(context.Context) ([]redis.ClusterSlot, error) { return nil, errBoom }
-	// go-redis would resolve a name, and the query may outlive the test.
-	const h, a, b, c, d = "192.0.2.9:1", "192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1", "192.0.2.4:1"
-	for _, test := range []struct {
-		name string
-		a, b redis.UniversalClient
-		says string // "" if they are accepted
-	}{
-		{"one address", single(redis.Options{Addr: h}), single(redis.Options{Addr: h, Password: "x"}), h},
-		{"the default", single(redis.Options{}), single(redis.Options{Addr: "localhost:6379"}), "localhost:6379"},
-		{"a socket", single(redis.Options{Addr: "/s"}), single(redis.Options{Network: "unix", Addr: "/s"}), "/s"},
-		{"one database", single(redis.Options{Addr: h, DB: 2}), single(redis.Options{Addr: h, DB: 2}), h},
-		{"two databases", single(redis.Options{Addr: h}), single(redis.Options{Addr: h, DB: 2}), ""},
-		{"two ports", single(redis.Options{Addr: h}), single(redis.Options{Addr: "192.0.2.9:2"}), ""},
-		{"two networks", single(redis.Options{Addr: h}), single(redis.Options{Addr: h, Network: "tcp6"}), ""},
-		{"dialers", single(redis.Options{Addr: h, Dialer: dial}), single(redis.Options{Addr: h, Dialer: dial}), ""},
-		{"a dialer", single(redis.Options{Addr: h, Dialer: dial}), single(redis.Options{Addr: h}), ""},
-		{"masters by Sentinel", sentinel("a"), sentinel("b"), ""},
-		{"one cluster", cluster(a, b), cluster(c, b), b},
-		{"two clusters", cluster(a, b), cluster(c, d), ""},
-		{"dialers of clusters", clusterOf(redis.ClusterOptions{Addrs: []string{a}, Dialer: dial}),
-			clusterOf(redis.ClusterOptions{Addrs: []string{a}, Dialer: dial}), ""},
-		{"clusters by hand", clusterOf(redis.ClusterOptions{Addrs: []string{a}, ClusterSlots: slots}),
-			clusterOf(redis.ClusterOptions{Addrs: []string{a}, ClusterSlots: slots}), ""},
-		{"a cluster and a node of it", cluster(a, b), single(redis.Options{Addr: b}), b},
-		{"a cluster and another server", cluster(a, b), single(redis.Options{Addr: c}), ""},
-	} {
-		for _, clients := range [][]redis.UniversalClient{{test.a, test.b}, {test.b, rdb, test.a}} {
-			_, err := serial.New(rdb, serial.WithLockClients(clients...))
-			if test.says == "" {
-				require.NoError(t, err, test.name)
-				continue
-			}
-			require.EqualError(t, err, fmt.Sprintf("serial: WithLockClients: clients 1 and %d are the same server, "+
-				"which grants a lock only once; give every server once (both have the address %s)", len(clients), test.says),
-				test.name)
-		}
-	}
-}
 
 // New looks up no name: with another bubble, or with the rest of the program, it would share the resolver's channels.
 func TestLockClientsInBubbles(t *testing.T) {
@@ -83,8 +31,8 @@ func TestLockClientsInBubbles(t *testing.T) {
 	}
 }
 
-// Where New cannot see it, calls wait for a holder that does not exist, and their errors name the possibility.
-func TestLockClientsOfOneServerByOtherNames(t *testing.T) {
+// With two clients of one server, calls wait for a holder that does not exist, and their errors name the possibility.
+func TestLockClientsOfOneServer(t *testing.T) {
 	const hint = "others kept the lock, or two of WithLockClients' clients are one server"
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.Client(), serial.WithLockClients(m.Client(), m.Client()))

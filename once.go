@@ -70,8 +70,7 @@ func (g *Generator) readAnswer(a *series.Answer) (s calendar.Span, t *template.T
 	}
 	c := g.calendar.With(unit)
 	c.YearStart = start
-	s.Period = calendar.Period{Label: a.Period.Label, Start: a.Period.Start, End: a.Period.End}
-	s.From, s.To = s.Start, s.End
+	s.Period, s.From, s.To = a.Period.Period, a.Period.Start, a.Period.End
 	var text string
 	into := []any{&s.Date, &text, &typ}
 	if !g.shared {

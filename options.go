@@ -156,12 +156,11 @@ func WithLast(seq int64) Option {
 // WithLockClients sets the servers that keep the lock for opening a period: independent masters, of which a majority
 // must grant it (Redlock). Uniqueness does not depend on the lock, which only decides who asks the floor.
 //
-// Each client must reach a server of its own, because a server grants a lock only once. If clients reach the same
-// server by different names, and the other clients are not a majority, no caller ever gets the lock: a call that has to
-// open a period waits, and then fails with an error that mentions this possibility.
+// Each client must reach a server of its own, because a server grants a lock only once. If two clients reach the same
+// server, and the other clients are not a majority, no caller ever gets the lock: a call that has to open a period
+// waits, and then fails with an error that mentions this possibility.
 //
-// Default the counters' own client. An empty list, a nil client, a *redis.Ring, the same client twice, and two clients
-// of one address and database, even if one is a Cluster's, are refused.
+// Default the counters' own client. An empty list, a nil client, a *redis.Ring and the same client twice are refused.
 func WithLockClients(clients ...redis.UniversalClient) Option {
 	clients = slices.Clone(clients)
 	err := checkLockClients(clients)
@@ -174,53 +173,14 @@ func checkLockClients(clients []redis.UniversalClient) error {
 			return fmt.Errorf("%w (client %d of WithLockClients)", err, i+1)
 		}
 		for j, other := range clients[:i] {
-			if shared := shared(client, other); shared != "" {
-				return fmt.Errorf("serial: WithLockClients: clients %d and %d are the same server, which grants a lock only "+
-					"once; give every server once (both %s)", j+1, i+1, shared)
+			if reflect.ValueOf(client).Comparable() && client == other {
+				return fmt.Errorf("serial: WithLockClients: clients %d and %d are the same client, and a server grants a lock "+
+					"only once; give every server once", j+1, i+1)
 			}
 		}
 	}
 	return refuseIf(len(clients) == 0,
 		"serial: WithLockClients: no client is given; leave the option out to lock on the counters' own client")
-}
-
-// shared says how both clients are known to reach one server, or returns "". A client of a Cluster and a client of one
-// of its nodes never both get a lock: either the node has the key in the Cluster too, or it refuses.
-func shared(a, b redis.UniversalClient) string {
-	if reflect.ValueOf(a).Comparable() && a == b {
-		return "are the same client"
-	}
-	others := endpointsOf(b)
-	for _, e := range endpointsOf(a) {
-		if slices.Contains(others, e) {
-			return "have the address " + e.addr
-		}
-	}
-	return ""
-}
-
-type endpoint struct{ network, addr, db string }
-
-// endpointsOf returns the endpoints that a client connects to: none if the user's or Sentinel's dialer decides where an
-// address leads.
-func endpointsOf(client redis.UniversalClient) (all []endpoint) {
-	switch client := client.(type) {
-	case *redis.Client:
-		opt := client.Options()
-		// go-redis does not say whether a client has its own dialer. Without an address, it would look up localhost.
-		usual := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-		defer func() { _ = usual.Close() }()
-		if reflect.ValueOf(opt.Dialer).Pointer() == reflect.ValueOf(usual.Options().Dialer).Pointer() {
-			all = []endpoint{{opt.Network, opt.Addr, fmt.Sprint(opt.DB)}}
-		}
-	case *redis.ClusterClient:
-		if opt := client.Options(); opt.Dialer == nil && opt.ClusterSlots == nil {
-			for _, addr := range opt.Addrs {
-				all = append(all, endpoint{"tcp", addr, "0"})
-			}
-		}
-	}
-	return all
 }
 
 // WithMaxSkew sets how far Redis's clock may differ from this host's when a period is opened or a prepared period is

@@ -126,19 +126,19 @@ func (g *Generator) issue(
 		began = time.Now()
 	}
 	c, err := g.begin(ctx, typ, request, n, refused)
-	if err != nil {
-		return last, g.failed(ctx, c, typ, n, began, err)
+	var numbers series.Numbers
+	if err == nil {
+		numbers, err = g.sequence(ctx, c)
 	}
-	numbers, err := g.sequence(ctx, c)
-	if err != nil {
-		return last, g.failed(ctx, c, typ, n, began, err)
-	}
-	if numbers.Answer != nil {
-		if last, err = g.repeated(typ, request, numbers.Answer); err != nil {
-			return last, g.failed(ctx, c, typ, n, began, err)
-		}
-	} else {
+	switch {
+	case err != nil:
+	case numbers.Answer != nil:
+		last, err = g.repeated(typ, request, numbers.Answer)
+	default:
 		last = newNumber(g.template, numbers.Span.Span, typ, numbers.Last)
+	}
+	if err != nil {
+		return last, g.failed(ctx, c, typ, n, began, err)
 	}
 	if len(g.hooks) > 0 {
 		if numbers.Repeated {

@@ -630,8 +630,8 @@ func TestNewRefuses(t *testing.T) {
 	refuse(isNil+" (client 2 of WithLockClients)", rdb, serial.WithLockClients(rdb, nil))
 	refuse(isNil+" (client 1 of WithLockClients)", rdb, serial.WithLockClients((*redis.Client)(nil)))
 	refuse(ofRing+" (client 1 of WithLockClients)", rdb, serial.WithLockClients(ring))
-	refuse("WithLockClients: clients 1 and 2 are the same server, which grants a lock only once; give every server once "+
-		"(both are the same client)", rdb, serial.WithLockClients(rdb, rdb))
+	refuse("WithLockClients: clients 1 and 2 are the same client, and a server grants a lock only once; "+
+		"give every server once", rdb, serial.WithLockClients(rdb, rdb))
 	refuse("WithLocation: the location is nil; did time.LoadLocation fail?\nserial: WithMaxSkew(0)", rdb,
 		serial.WithLocation(nil),
 		serial.WithMaxSkew(0))

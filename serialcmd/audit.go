@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/operator"
 )
 
 // errFound means that an audit found something, which it has printed. The exit code is 3.
@@ -371,7 +370,7 @@ func (c *command) readExplanation(fields map[string]string, typ string, start, n
 	serial.Explanation, error) {
 	e := serial.Explanation{Type: typ, Start: start, Reason: fields["reason"], By: fields["by"], At: now}
 	sequence := func(to *int64) func(string) error {
-		return func(value string) (err error) { *to, err = operator.Integer(value, 64); return err }
+		return func(value string) (err error) { *to, err = Integer(value, 64); return err }
 	}
 	instant := func(value string) (err error) {
 		if e.At, err = time.Parse(time.RFC3339, value); err != nil {

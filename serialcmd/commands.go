@@ -6,11 +6,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/dailyserial/serial/internal/operator"
 )
 
 // A subcommand is a row of the table of commands.
@@ -19,7 +18,7 @@ type subcommand struct {
 	args    string // such as "TYPE [FILE]"; also determines how many are accepted
 	summary string // one line
 	detail  string // the rest of its help
-	needs   operator.Need
+	needs   Need
 	flags   []string // its own
 	n       int      // the default of -n
 	counts  string   // the usage of -n
@@ -30,7 +29,7 @@ type subcommand struct {
 func commands() []subcommand {
 	return []subcommand{
 		{
-			name: "next", args: "TYPE", needs: operator.Counters, n: 1, run: (*command).next,
+			name: "next", args: "TYPE", needs: Counters, n: 1, run: (*command).next,
 			flags: []string{"n", "once"}, counts: "`N` number of numbers to issue, one per line. Default 1",
 			summary: "issue the next number, the next N, or a request's number",
 			detail: `Up to 100,000 numbers are issued all or none. If N is larger and a later part fails, the earlier numbers
@@ -38,31 +37,31 @@ are printed, and the exit code is 1. If numbers were issued but could not be pri
 is closed, nothing is issued.`,
 		},
 		{
-			name: "peek", args: "TYPE", needs: operator.Redis, run: (*command).peek,
+			name: "peek", args: "TYPE", needs: Redis, run: (*command).peek,
 			summary: "print the last number issued in this period, if any",
 			detail: `If none was issued, a line on stderr says so, and stdout stays empty.
 ` + undated,
 		},
 		{
-			name: "history", args: "TYPE", needs: operator.Redis, n: 7, run: (*command).history,
+			name: "history", args: "TYPE", needs: Redis, n: 7, run: (*command).history,
 			flags: []string{"n"}, counts: "`N` number of periods to show, with the current one. Default 7",
 			summary: "print how many numbers each of the last periods issued",
 			detail:  `Newest first. Periods without a counter are omitted. If the current counter is lost, history fails.`,
 		},
 		{
-			name: "prepare", args: "TYPE", needs: operator.Redis, run: (*command).prepare,
+			name: "prepare", args: "TYPE", needs: Redis, run: (*command).prepare,
 			summary: "open this period and the next one; print the next number",
 			detail:  undated,
 		},
 		{
-			name: "raise", args: "TYPE SEQ", needs: operator.Redis, flags: []string{"reason", "by"}, run: (*command).raise,
+			name: "raise", args: "TYPE SEQ", needs: Redis, flags: []string{"reason", "by"}, run: (*command).raise,
 			summary: "make the next number at least SEQ+1, and print it",
 			detail: `SEQ is the last sequence used, or 0 if none was. A counter is never lowered. If the type's numbers are set
 aside in a ledger, only a program with the ledger can raise its counter.
 ` + undated + " " + skipping,
 		},
 		{
-			name: "takeover", args: "TYPE SEQ", needs: operator.Redis, run: (*command).takeover,
+			name: "takeover", args: "TYPE SEQ", needs: Redis, run: (*command).takeover,
 			flags: []string{"reason", "by", "leave-ledger"}, summary: "give the series to this time zone; print the next number",
 			detail: `This ends "conflicting period" if a process with another time zone or day start, or with a ledger, opened
 the period. Stop that process first, since it is refused from then on. SEQ is the last sequence used in the current
@@ -71,7 +70,7 @@ aside (reserved) in the ledger for that period. A counter is never lowered.
 ` + undated + " " + skipping,
 		},
 		{
-			name: "audit", args: "TYPE [FILE]", needs: operator.Redis, run: (*command).audit,
+			name: "audit", args: "TYPE [FILE]", needs: Redis, run: (*command).audit,
 			flags:   []string{"date", "column", "explained", "earlier"},
 			summary: "list numbers that are missing, used twice or never issued",
 			detail: `FILE or stdin contains the numbers used, one per line. The exit code is 3 unless all numbers are accounted
@@ -80,7 +79,7 @@ a ledger skipped it, or its caller gave up. With -explained or a register, the r
 numbers no longer count as missing.`,
 		},
 		{
-			name: "import", args: "[TYPE] [FILE]", needs: operator.Redis, run: (*command).imports,
+			name: "import", args: "[TYPE] [FILE]", needs: Redis, run: (*command).imports,
 			flags: []string{"dry-run", "force", "column"}, summary: "raise counters to the numbers of another system",
 			detail: `FILE or stdin contains the numbers, one per line. For each type, or only for TYPE, the counter of the
 current period is raised to the greatest number found. The output lists what was done, which sequences between the
@@ -89,10 +88,10 @@ is not a number, or the input is empty, nothing is written. Without -force, noth
 appears twice, or if a type's greatest sequence exceeds the second greatest by more than 1,000 and by more than the
 input's sequences of that type. A single argument is FILE if such a file exists.`,
 		},
-		{name: "parse", args: "NUMBER", needs: operator.Form, run: (*command).parseNumber,
+		{name: "parse", args: "NUMBER", needs: Form, run: (*command).parseNumber,
 			summary: "print a number's type, sequence and start of the period"},
 		{
-			name: "template", args: "TEMPLATE", needs: operator.Form, run: (*command).explain,
+			name: "template", args: "TEMPLATE", needs: Form, run: (*command).explain,
 			summary: "explain a template by examples, or say why it is refused",
 			detail:  `If the template is refused, the exit code is 1.`,
 		},
@@ -153,7 +152,7 @@ func (c *command) define() {
 		})
 	}
 	c.flags.Func("n", "", func(value string) error {
-		n, err := operator.Integer(value, strconv.IntSize)
+		n, err := Integer(value, strconv.IntSize)
 		if c.n = int(n); err == nil && n < 1 {
 			err = errors.New("want at least 1")
 		}
@@ -241,7 +240,7 @@ func (c *command) parse() error {
 // an error could show its password.
 func (c *command) split() (names []string, asked bool, err error) {
 	defer func() {
-		if err == nil && slices.ContainsFunc(c.args, operator.IsRedisURL) {
+		if err == nil && slices.ContainsFunc(c.args, IsRedisURL) {
 			err = misused("got the URL of a Redis as an argument")
 		}
 	}()
@@ -284,7 +283,7 @@ func (c *command) split() (names []string, asked bool, err error) {
 			return names, asked, misused("-%s is empty, perhaps because a shell variable is not set; give a value, or omit "+
 				"the flag", name)
 		}
-		if name != "redis" && operator.IsRedisURL(value) {
+		if name != "redis" && IsRedisURL(value) {
 			return names, asked, misused("-%s: got the URL of a Redis", name)
 		}
 		if err := f.Value.Set(value); err != nil {
@@ -323,7 +322,7 @@ func (s *subcommand) options(c *command) (all []*flag.Flag) {
 		f.Usage = cmp.Or(f.Usage, s.counts)
 		all = append(all, &f)
 	}
-	if s.needs == operator.Nothing {
+	if s.needs == Nothing {
 		return all
 	}
 	return append(append(all, c.settings...), c.flags.Lookup("json"))
@@ -371,4 +370,28 @@ func (c *command) typeless() bool {
 	return err == nil
 }
 
-func misused(format string, args ...any) error { return operator.Misused(fmt.Errorf(format, args...)) }
+// A misuse is an error in the command line.
+type misuse struct{ error }
+
+// Misused returns err as an error in the command line.
+func Misused(err error) error { return misuse{err} }
+
+func misused(format string, args ...any) error { return Misused(fmt.Errorf(format, args...)) }
+
+// Integer reads a whole decimal number. It may have leading zeros, as a sequence copied from a number does.
+func Integer(value string, bits int) (int64, error) {
+	n, err := strconv.ParseInt(value, 10, bits)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, errors.New("out of range")
+	case err != nil:
+		return 0, errors.New("want a whole number such as 1000, without underscores or prefixes such as 0x")
+	}
+	return n, nil
+}
+
+// redisURL matches the URL of a Redis, and any URL with a user or a password.
+var redisURL = regexp.MustCompile(`^(?i:rediss?|unix):/|://.*@`)
+
+// IsRedisURL reports whether a word seems to be the URL of a Redis. It may contain a password, so no message shows it.
+func IsRedisURL(word string) bool { return redisURL.MatchString(word) }

@@ -16,19 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/operator"
 	"github.com/dailyserial/serial/serialcmd"
 	"github.com/dailyserial/serial/serialtest"
 )
 
 var noon = time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
 
-type setup = operator.Setup[*serial.Generator, *serial.Scheme, serialcmd.Register]
-
 // surroundings stand in for a process's.
-type surroundings setup
+type surroundings serialcmd.Setup
 
-func (s *surroundings) Apply(c *setup) {
+func (s *surroundings) Apply(c *serialcmd.Setup) {
 	c.Name, c.Args, c.Stdin, c.Stdout, c.Stderr = "orders-serial", s.Args, s.Stdin, s.Stdout, s.Stderr
 	c.Getenv = func(name string) string { panic(name + " is read") }
 	c.Context = context.Background()
@@ -39,7 +36,7 @@ func during(ctx context.Context) serialcmd.Option { return contextOption{ctx} }
 
 type contextOption struct{ context.Context }
 
-func (o contextOption) Apply(c *setup) { c.Context = o.Context }
+func (o contextOption) Apply(c *serialcmd.Setup) { c.Context = o.Context }
 
 // A service has a generator and its own command.
 type service struct {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/operator"
 	"github.com/dailyserial/serial/internal/series"
 )
 
@@ -50,7 +49,7 @@ func (c *command) takeover(ctx context.Context) error {
 
 // seq reads the argument SEQ.
 func (c *command) seq() (int64, error) {
-	seq, err := operator.Integer(c.args[1], 64)
+	seq, err := Integer(c.args[1], 64)
 	if err == nil && seq < 0 {
 		err = errors.New("want at least 0")
 	}

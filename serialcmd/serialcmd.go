@@ -20,7 +20,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"os/signal"
@@ -40,14 +42,55 @@ import (
 
 // An Option configures [Main]. Only this package and cmd/serial have options.
 type Option interface {
-	Apply(*operator.Setup[*serial.Generator, *serial.Scheme, Register])
+	Apply(*Setup)
 }
 
-type setup = operator.Setup[*serial.Generator, *serial.Scheme, Register]
+type option func(*Setup)
 
-type option func(*setup)
+func (o option) Apply(s *Setup) { o(s) }
 
-func (o option) Apply(s *setup) { o(s) }
+// A Setup is how a command is started; the options of [Main] change it. Like [Settings], [Need], [Misused], [Integer] and
+// [IsRedisURL], it is exported for cmd/serial alone, and may change in any release.
+type Setup struct {
+	Name     string // of the program, for messages
+	Args     []string
+	Getenv   func(string) string
+	Stdin    io.Reader
+	Stdout   io.Writer
+	Stderr   io.Writer
+	Context  context.Context
+	Register Register // nil for none
+	Settings Settings // nil if the program has a Generator of its own
+	Warning  string   // for whoever issues numbers; "" for none. Settings.Open sets it
+}
+
+// Settings are flags for the settings of a Generator.
+type Settings interface {
+	// Define adds the flags. It returns their names in the order of the help.
+	Define(flags *flag.FlagSet) (names []string)
+	// Help is the part of the program's help about these flags.
+	Help() string
+	// Typeless reports whether the flags say that numbers have no type.
+	Typeless() bool
+	// GivenFlags returns the flags, as they were given, for what the Generator does not know or does not tell: the Redis,
+	// and where a secret is. They show no password. They are not nil.
+	GivenFlags() []string
+	// Open returns the Generator, or only a Scheme if the command needs no Redis. argument is the command's first one. An
+	// error of [Misused] is one in the command line.
+	Open(need Need, command, argument string) (
+		gen *serial.Generator, scheme *serial.Scheme, close func() error, err error)
+}
+
+// A Need is what a command requires.
+type Need int
+
+// In increasing order.
+const (
+	Nothing  Need = iota // not even the form of numbers
+	Form                 // the form of numbers, a Scheme
+	Counters             // Redis or, in cmd/serial, counters in memory
+	Redis
+)
 
 // A Register keeps explanations. Package github.com/dailyserial/serial/sqlledger has one in a database.
 type Register interface {
@@ -64,7 +107,7 @@ func WithRegister(r Register) Option {
 	if v := reflect.ValueOf(r); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic("serialcmd: WithRegister: the register is nil")
 	}
-	return option(func(s *setup) { s.Register = r })
+	return option(func(s *Setup) { s.Register = r })
 }
 
 // Main runs the command in [os.Args] with gen, and returns the exit code: 0 for success, 1 for a failure, 2
@@ -81,13 +124,13 @@ func Main(gen *serial.Generator, opts ...Option) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal kills the process, if a write blocks
-	s := setup{Name: strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"), Args: os.Args[1:],
+	s := Setup{Name: strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"), Args: os.Args[1:],
 		Getenv: os.Getenv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Context: ctx}
 	return run(gen, &s, opts)
 }
 
 // run carries out a command line and returns the exit code.
-func run(gen *serial.Generator, s *setup, opts []Option) int {
+func run(gen *serial.Generator, s *Setup, opts []Option) int {
 	for _, o := range opts {
 		o.Apply(s)
 	}
@@ -95,7 +138,7 @@ func run(gen *serial.Generator, s *setup, opts []Option) int {
 		panic("serialcmd: Main: the generator is nil")
 	}
 	out := bufio.NewWriter(s.Stdout) // it remembers errors, so only Flush is checked
-	cmd := &command{setup: s, out: out, gen: gen}
+	cmd := &command{Setup: s, out: out, gen: gen}
 	err := cmd.parse()
 	if err == nil {
 		err = cmd.execute(s.Context)
@@ -114,7 +157,7 @@ func run(gen *serial.Generator, s *setup, opts []Option) int {
 	if err == errFound {
 		code = 3
 	}
-	if _, ok := errors.AsType[operator.Misuse](err); ok {
+	if _, ok := errors.AsType[misuse](err); ok {
 		code = 2
 		_, _ = fmt.Fprintln(s.Stderr, cmd.hint()) // first, so that the reason comes last
 	}
@@ -134,7 +177,7 @@ var quotedArgs = regexp.MustCompile(`, with args beginning with: [^\n]*`)
 
 // A command is a command line with everything needed to run it.
 type command struct {
-	*setup
+	*Setup
 	commandLine
 	operator.Facts
 
@@ -160,7 +203,7 @@ func (c *command) execute(ctx context.Context) (err error) {
 	if err := c.checkArgs(); err != nil {
 		return err
 	}
-	if c.row.needs == operator.Nothing {
+	if c.row.needs == Nothing {
 		return c.row.run(c, ctx)
 	}
 	closes, err := c.open()

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialcmd"
 	"github.com/dailyserial/serial/serialtest"
 )
 
@@ -146,11 +147,11 @@ func TestGivenFlags(t *testing.T) {
 		"redis://h?master_name=m&p%61ssword=hunter2":    "URL",
 		"redis://h?master_name=m&addr=i:2&password=%26": "URL",
 	} {
-		s := &settings{setup: &setup{Getenv: env("redis://h")}, url: given}
+		s := &settings{Setup: &serialcmd.Setup{Getenv: env("redis://h")}, url: given}
 		require.Equal(t, []string{"-redis", want}, s.GivenFlags())
 	}
 	for _, url := range []string{"", "redis://h"} {
-		s := &settings{setup: &setup{Getenv: env("redis://h")}, url: url}
+		s := &settings{Setup: &serialcmd.Setup{Getenv: env("redis://h")}, url: url}
 		require.Equal(t, []string{}, s.GivenFlags())
 	}
 }

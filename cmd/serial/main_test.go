@@ -31,9 +31,9 @@ func TestMain(m *testing.M) {
 }
 
 // surroundings stand in for the process's.
-type surroundings setup
+type surroundings serialcmd.Setup
 
-func (s *surroundings) Apply(c *setup) {
+func (s *surroundings) Apply(c *serialcmd.Setup) {
 	c.Name, c.Args, c.Getenv, c.Context = "serial", s.Args, s.Getenv, s.Context
 	c.Stdin, c.Stdout, c.Stderr = s.Stdin, s.Stdout, s.Stderr
 }

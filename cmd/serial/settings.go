@@ -21,16 +21,13 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/calendar"
-	"github.com/dailyserial/serial/internal/operator"
 	"github.com/dailyserial/serial/internal/template"
 	"github.com/dailyserial/serial/serialcmd"
 )
 
-type setup = operator.Setup[*serial.Generator, *serial.Scheme, serialcmd.Register]
-
 // settings are flags for the settings of a generator. They are an option of serialcmd.
 type settings struct {
-	*setup
+	*serialcmd.Setup
 
 	url      string // "" for none
 	zone     *time.Location
@@ -43,9 +40,9 @@ type settings struct {
 }
 
 // Apply makes the command use these flags.
-func (s *settings) Apply(c *setup) { s.setup, c.Settings = c, s }
+func (s *settings) Apply(c *serialcmd.Setup) { s.Setup, c.Settings = c, s }
 
-// Define implements [operator.Settings]. All commands that issue or read numbers have all of these flags, so a script can
+// Define implements [serialcmd.Settings]. All commands that issue or read numbers have all of these flags, so a script can
 // keep a type's flags in one variable.
 func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 	s.calendar.Unit = calendar.Day
@@ -56,7 +53,7 @@ func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 	text := func(at *string) func(string) error { return func(value string) error { *at = value; return nil } }
 	whole := func(option func(int64) serial.Option) func(string) error {
 		return func(value string) error {
-			n, err := operator.Integer(value, 64)
+			n, err := serialcmd.Integer(value, 64)
 			s.opts = append(s.opts, option(n))
 			return err
 		}
@@ -90,7 +87,7 @@ func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 		})
 	add("retention", "`N` number of periods for which a counter is kept after its own, for history and audit. Default 0",
 		func(value string) error {
-			n, err := operator.Integer(value, strconv.IntSize)
+			n, err := serialcmd.Integer(value, strconv.IntSize)
 			s.more = append(s.more, serial.WithRetention(int(n)))
 			return err
 		})
@@ -141,7 +138,7 @@ func (s *settings) setYearStart(value string) error {
 	return nil
 }
 
-// Help implements [operator.Settings].
+// Help implements [serialcmd.Settings].
 func (s *settings) Help() string {
 	return `$SERIAL_REDIS_URL and $SERIAL_TZ are the defaults of -redis and -tz. With a Redis
 URL, the time zone is required. Without one, only next, parse, template,
@@ -150,12 +147,12 @@ Parse and template do not use Redis, and ignore $SERIAL_REDIS_URL.
 `
 }
 
-// Typeless implements [operator.Settings].
+// Typeless implements [serialcmd.Settings].
 func (s *settings) Typeless() bool {
 	return s.shared && s.template != "" && !strings.Contains(strings.ReplaceAll(s.template, "{{", ""), "{type}")
 }
 
-// GivenFlags implements [operator.Settings]. In place of a URL that may have a password, it returns the word URL.
+// GivenFlags implements [serialcmd.Settings]. In place of a URL that may have a password, it returns the word URL.
 func (s *settings) GivenFlags() []string {
 	flags := []string{}
 	quote := func(value string) string { return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'" }
@@ -172,47 +169,47 @@ func (s *settings) GivenFlags() []string {
 	return flags
 }
 
-// Open implements [operator.Settings].
-func (s *settings) Open(need operator.Need, command, argument string) (
+// Open implements [serialcmd.Settings].
+func (s *settings) Open(need serialcmd.Need, command, argument string) (
 	*serial.Generator, *serial.Scheme, func() error, error) {
 	if err := s.complete(need, command); err != nil {
-		return nil, nil, nil, operator.Misused(err)
+		return nil, nil, nil, serialcmd.Misused(err)
 	}
 	nothing := func() error { return nil }
 	switch {
 	case command == "template" && s.template != "":
-		return nil, nil, nil, operator.Misused(errors.New("template takes the template as its argument; omit -template"))
+		return nil, nil, nil, serialcmd.Misused(errors.New("template takes the template as its argument; omit -template"))
 	case command == "template": // a refused one is a result
 		scheme, err := serial.NewScheme(s.options(argument)...)
 		return nil, scheme, nothing, err
-	case need == operator.Form:
+	case need == serialcmd.Form:
 		scheme, err := serial.NewScheme(s.options(s.template)...)
 		if err != nil {
-			err = operator.Misused(err)
+			err = serialcmd.Misused(err)
 		}
 		return nil, scheme, nothing, err
 	}
 	client, err := s.connect()
 	if err != nil {
-		return nil, nil, nil, operator.Misused(err)
+		return nil, nil, nil, serialcmd.Misused(err)
 	}
 	gen, err := serial.New(client, append(s.options(s.template), s.more...)...)
 	if err != nil {
-		return nil, nil, nil, operator.Misused(errors.Join(err, client.Close()))
+		return nil, nil, nil, serialcmd.Misused(errors.Join(err, client.Close()))
 	}
 	return gen, nil, client.Close, nil
 }
 
 // complete adds values from the environment and defaults, and fails if a required one is missing.
-func (s *settings) complete(need operator.Need, command string) (err error) {
-	if need != operator.Form && s.url == "" { // these commands only use a URL on the command line
+func (s *settings) complete(need serialcmd.Need, command string) (err error) {
+	if need != serialcmd.Form && s.url == "" { // these commands only use a URL on the command line
 		s.url = s.Getenv("SERIAL_REDIS_URL") // here, empty means not set
 	}
-	if need == operator.Redis && s.url == "" {
+	if need == serialcmd.Redis && s.url == "" {
 		return fmt.Errorf("%s needs a Redis URL: -redis or $SERIAL_REDIS_URL", command)
 	}
 	if name := s.Getenv("SERIAL_TZ"); s.zone == nil && name != "" {
-		if operator.IsRedisURL(name) { // it may have a password
+		if serialcmd.IsRedisURL(name) { // it may have a password
 			name = "URL"
 		}
 		if s.zone, err = zone(name); err != nil {

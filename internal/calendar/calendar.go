@@ -58,22 +58,15 @@ func (c Calendar) At(t time.Time) *Period {
 	return c.nth(c.Index(latest(at, c.Location) - c.DayStart))
 }
 
-// Covers reports whether the date of an instant, or of its business day if the calendar has one, is in 1970 to 9999. In
-// an endless period, the date in UTC must be too.
-func (c Calendar) Covers(t time.Time) bool {
-	day, at := c.With(Day).At(t), t.Unix()
-	year := day.Wall.Year()
-	inUTC := c.Unit != Never || 0 <= at && at < EndOfNever
-	return inUTC && day.Start <= at && at < day.End && year >= 1970 && year <= 9999
-}
-
-// HasPeriod reports whether an instant has a period: if the calendar covers it, and everywhere in the endless period,
-// which begins in 1969 west of Greenwich.
+// HasPeriod reports whether an instant has a period: if its date, or that of its business day, is in 1970 to 9999, and
+// everywhere in the endless period, which begins in 1969 west of Greenwich.
 func (c Calendar) HasPeriod(t time.Time) bool {
+	p, at := c.With(Day).At(t), t.Unix()
 	if c.Unit == Never {
-		return 0 <= t.Unix() && t.Unix() < EndOfNever
+		p = always
 	}
-	return c.Covers(t)
+	year := p.Wall.Year()
+	return p.Start <= at && at < p.End && year >= 1970 && year <= 9999
 }
 
 // Beginning returns the period that begins with the reading wall. The period is empty if clocks jumped over wall: Apia
@@ -86,17 +79,10 @@ func (c Calendar) Next(p *Period) *Period { return c.At(time.Unix(p.End, 0)) }
 // Previous returns the period that ends where p begins.
 func (c Calendar) Previous(p *Period) *Period { return c.At(time.Unix(p.Start-1, 0)) }
 
-// Later returns the n-th period after p, like n calls of Next; n is at least 0.
+// Later returns the n-th period after p; n is at least 0. Ten thousand take up to 10 ms.
 func (c Calendar) Later(p *Period, n int) *Period {
-	for n > 0 && c.Unit != Never {
-		// Until the clocks change, no label is skipped, so indices count periods.
-		_, change := segment(p.Start, c.Location)
-		i, last := c.Index(p.Wall.Unix()), c.Index(c.At(time.Unix(change-1, 0)).Wall.Unix())
-		if steps := min(int(last-i), n); steps > 0 {
-			p, n = c.nth(i+int64(steps)), n-steps
-		} else {
-			p, n = c.Next(p), n-1
-		}
+	for range n {
+		p = c.Next(p)
 	}
 	return p
 }
@@ -116,21 +102,25 @@ func (c Calendar) nth(i int64) *Period {
 	}
 }
 
+// firstMonday is 3 January of the year 0, in Unix seconds. Units of seconds are counted from there, so that no index of
+// a year from 1 on is negative.
+const firstMonday = -62167046400
+
 // Index returns the index of a wall-clock reading's label. Indices number the calendar's labels in order, including
 // labels without a period. wall is the reading in Unix seconds, as if it were UTC.
 func (c Calendar) Index(wall int64) int64 {
 	unit := units[c.Unit]
 	if unit.seconds > 0 {
-		return floorDiv(wall-unit.first, unit.seconds)
+		return (wall - firstMonday) / unit.seconds
 	}
-	return int64(floorDiv(c.monthStart().monthOf(time.Unix(wall, 0).UTC()), unit.months))
+	return int64(c.monthStart().monthOf(time.Unix(wall, 0).UTC()) / unit.months)
 }
 
 // wall is the inverse of Index: it returns the label with index i, as if it were UTC.
 func (c Calendar) wall(i int64) time.Time {
 	unit := units[c.Unit]
 	if unit.seconds > 0 {
-		return time.Unix(i*unit.seconds+unit.first, 0).UTC()
+		return time.Unix(i*unit.seconds+firstMonday, 0).UTC()
 	}
 	return c.monthStart().firstDay(unit.months * int(i))
 }
@@ -142,13 +132,4 @@ func (c Calendar) monthStart() YearStart {
 		return YearStart{}
 	}
 	return c.YearStart
-}
-
-// floorDiv returns a/b, rounded down even below 0; b is positive.
-func floorDiv[T int | int64](a, b T) T {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
 }

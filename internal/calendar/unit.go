@@ -30,20 +30,19 @@ var units = [...]struct {
 	noun, plural string
 	months       int    // length in months; 0 if seconds has the length
 	seconds      int64  // length by the wall clock; 0 if months has it
-	first        int64  // reading at the beginning of index 0, Unix seconds; for lengths in seconds
 	label, text  string // layouts of a label in keys and for people, for time.Format; "" if it cannot print it
 }{
-	Second:  {"second", "seconds", 0, 1, 0, "20060102150405", "2006-01-02 15:04:05"},
-	Minute:  {"minute", "minutes", 0, 60, 0, "200601021504", "2006-01-02 15:04"},
-	Hour:    {"hour", "hours", 0, 60 * 60, 0, "2006010215", "2006-01-02 15"},
-	Day:     {"day", "days", 0, daySeconds, 0, "20060102", "2006-01-02"},
-	Month:   {"month", "months", 1, 0, 0, "200601", "2006-01"},
-	Year:    {"year", "years", 12, 0, 0, "2006", "2006"},
-	Week:    {"week", "weeks", 0, 7 * daySeconds, -3 * daySeconds, "", ""}, // the epoch was a Thursday
-	Quarter: {"quarter", "quarters", 3, 0, 0, "", ""},
-	Never:   {"never", "all time", 0, EndOfNever, 0, "all", "all time"},
+	Second:  {"second", "seconds", 0, 1, "20060102150405", "2006-01-02 15:04:05"},
+	Minute:  {"minute", "minutes", 0, 60, "200601021504", "2006-01-02 15:04"},
+	Hour:    {"hour", "hours", 0, 60 * 60, "2006010215", "2006-01-02 15"},
+	Day:     {"day", "days", 0, daySeconds, "20060102", "2006-01-02"},
+	Month:   {"month", "months", 1, 0, "200601", "2006-01"},
+	Year:    {"year", "years", 12, 0, "2006", "2006"},
+	Week:    {"week", "weeks", 0, 7 * daySeconds, "", ""},
+	Quarter: {"quarter", "quarters", 3, 0, "", ""},
+	Never:   {"never", "all time", 0, EndOfNever, "all", "all time"},
 
-	HalfYear: {"half-year", "half-years", 6, 0, 0, "", ""},
+	HalfYear: {"half-year", "half-years", 6, 0, "", ""},
 }
 
 // Valid reports whether u is one of the constants.
@@ -71,6 +70,11 @@ func FormatLabel(label string) string {
 // PeriodName returns the name of a period as people write it. start and end, its first instant and the first one after
 // it, are in the calendar's time zone.
 func (c Calendar) PeriodName(p *Period, start, end time.Time) string {
+	year, quarter := c.YearStart.YearOf(p.Wall)
+	inYear := fmt.Sprintf("%04d", year)
+	if c.YearStart != (YearStart{}) {
+		inYear = "business year " + inYear
+	}
 	clock := "15:04"
 	if c.Unit == Second || start.Second()+end.Second() != 0 { // for example if a zone's offset has seconds
 		clock = time.TimeOnly
@@ -81,38 +85,30 @@ func (c Calendar) PeriodName(p *Period, start, end time.Time) string {
 	case Day:
 		return p.Wall.Format("2 January 2006")
 	case Week:
-		year, week := p.Wall.ISOWeek()
-		return fmt.Sprintf("week %d of %04d", week, year)
+		weekYear, week := p.Wall.ISOWeek()
+		return fmt.Sprintf("week %d of %04d", week, weekYear)
 	case Month:
 		return p.Wall.Format("January 2006")
-	case Quarter, HalfYear, Year:
-		year, quarter := c.YearStart.YearOf(p.Wall)
-		name := fmt.Sprintf("%04d", year)
-		if c.YearStart != (YearStart{}) {
-			name = "business year " + name
-		}
-		switch c.Unit {
-		case Quarter:
-			name = fmt.Sprintf("quarter %d of %s", quarter, name)
-		case HalfYear:
-			name = fmt.Sprintf("half-year %d of %s", (quarter+1)/2, name)
-		}
-		return name
+	case Quarter:
+		return fmt.Sprintf("quarter %d of %s", quarter, inYear)
+	case HalfYear:
+		return fmt.Sprintf("half-year %d of %s", (quarter+1)/2, inYear)
+	case Year:
+		return inYear
 	}
 	return start.Format("2 January 2006, "+clock) + " to " + end.Format(clock)
 }
 
 // label names the period that begins with the reading wall.
 func (c Calendar) label(wall time.Time) string {
+	year, quarter := c.YearStart.YearOf(wall)
 	switch c.Unit {
 	case Week:
-		year, week := wall.ISOWeek()
-		return fmt.Sprintf("%04dW%02d", year, week)
+		weekYear, week := wall.ISOWeek()
+		return fmt.Sprintf("%04dW%02d", weekYear, week)
 	case Quarter:
-		year, quarter := c.YearStart.YearOf(wall)
 		return fmt.Sprintf("%04dQ%d", year, quarter)
 	case HalfYear:
-		year, quarter := c.YearStart.YearOf(wall)
 		return fmt.Sprintf("%04dH%d", year, (quarter+1)/2)
 	}
 	return wall.Format(units[c.Unit].label)

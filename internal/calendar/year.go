@@ -30,9 +30,12 @@ func (s YearStart) firstDay(month int) time.Time {
 
 // YearOf returns a day's business year, named after the calendar year in which it begins, and the quarter, 1 to 4.
 func (s YearStart) YearOf(day time.Time) (year, quarter int) {
-	months := s.monthOf(day)
-	year = floorDiv(months, 12)
-	return year, (months-12*year)/3 + 1
+	year, month, _ := day.AddDate(0, 0, -s.Day).Date()
+	months := int(month-time.January) - s.Month
+	if months < 0 {
+		year, months = year-1, months+12
+	}
+	return year, months/3 + 1
 }
 
 // EndOf returns the calendar year in which a business year ends.

@@ -30,21 +30,24 @@ type Algorithm struct {
 	Width   int    // count of check characters
 	Letters bool   // covers ASCII letters and digits; otherwise ASCII digits alone
 	Digits  int    // count of digits that it is defined for, all before the check; 0 for any digits
+
+	weights    string // of the digits from the last one on, again and again; "" if it is not a weighted sum
+	characters string // check characters by the remainder of that sum
 }
 
 // Algorithms has all algorithms by name.
 var Algorithms = map[string]Algorithm{
-	"luhn":  {"luhn", 1, false, 0},
-	"damm":  {"damm", 1, false, 0},
-	"gs1":   {"gs1", 1, false, 0},
-	"11-10": {"11-10", 1, false, 0},
-	"97-10": {"97-10", 2, true, 0},
-	"37-36": {"37-36", 1, true, 0},
-	"731":   {"731", 1, false, 0},
-	"be97":  {"be97", 2, false, 0},
-	"10r":   {"10r", 1, false, 0},
-	"11":    {"11", 1, false, 0},
-	"s10":   {"s10", 1, false, 8},
+	"luhn":  {"luhn", 1, false, 0, "1", "0987654321"}, // with every other digit doubled
+	"damm":  {"damm", 1, false, 0, "", ""},
+	"gs1":   {"gs1", 1, false, 0, "31", "0987654321"},
+	"11-10": {"11-10", 1, false, 0, "", ""},
+	"97-10": {"97-10", 2, true, 0, "", ""},
+	"37-36": {"37-36", 1, true, 0, "", ""},
+	"731":   {"731", 1, false, 0, "731", "0987654321"},
+	"be97":  {"be97", 2, false, 0, "", ""},
+	"10r":   {"10r", 1, false, 0, "", ""},
+	"11":    {"11", 1, false, 0, "23456789", "00987654321"},  // 11 minus the remainder, but 0 for 11 and 10
+	"s10":   {"s10", 1, false, 8, "79532468", "50987654321"}, // 11 minus the remainder, but 5 for 11 and 0 for 10
 }
 
 // inline is the length up to which Append needs no heap: a template's 256 bytes and a type's 64.
@@ -78,11 +81,8 @@ func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
 		for i := len(values) - 1; i >= 0; i -= 2 {
 			values[i] = "\x00\x02\x04\x06\x08\x01\x03\x05\x07\x09"[values[i]] // the sum of the digits of 2d
 		}
-		return append(b, "0987654321"[weighted(values, "1")%10])
 	case "damm":
 		return append(b, character(damm(values)))
-	case "gs1":
-		return append(b, "0987654321"[weighted(values, "31")%10])
 	case "11-10":
 		return append(b, character(hybrid(values, 10)))
 	case "97-10":
@@ -90,19 +90,15 @@ func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
 		return append(b, character(check/10), character(check%10))
 	case "37-36":
 		return append(b, character(hybrid(values, 36)))
-	case "731":
-		return append(b, "0987654321"[weighted(values, "731")%10])
 	case "be97":
 		check := (mod97(values)+96)%97 + 1 // 97 for 0
 		return append(b, character(check/10), character(check%10))
 	case "10r":
 		return append(b, character(recursive(values)))
-	case "11": // 11 minus the remainder, but 0 for 11 and 10
-		return append(b, "00987654321"[weighted(values, "23456789")%11])
-	case "s10": // 11 minus the remainder, but 5 for 11 and 0 for 10
-		return append(b, "50987654321"[weighted(values, "79532468")%11])
+	case "": // the zero Algorithm
+		return b
 	}
-	return b
+	return append(b, a.characters[weighted(values, a.weights)%len(a.characters)])
 }
 
 // character returns the character of a value, 0 to 35.

@@ -1,5 +1,5 @@
-// Package operator has what package serial, package serialcmd and cmd/serial share to serve an operator: facts about a
-// Generator, the flags that stand for its settings, and how a command is started.
+// Package operator has what package serial and package serialcmd share to serve an operator: facts about a Generator, and
+// the flags that stand for its settings.
 package operator
 
 import (

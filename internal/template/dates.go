@@ -272,8 +272,6 @@ func (d *Dates) candidates(r reading) (first time.Time, days int) {
 	switch {
 	case d.has[year] && d.has[month] && d.has[day]:
 		return date(r[year], r[month], r[day]), 1
-	case d.has[year] && d.has[dayOfYear]:
-		return date(r[year], 1, r[dayOfYear]), 1
 	case d.has[year]:
 		return date(r[year], 1, 1), 366
 	case d.has[weekYear]:

@@ -47,6 +47,7 @@ func (t *Template) PrintMark() string {
 	var text string
 	for _, f := range t.fields {
 		text += marks[f.kind]
+		marks[f.kind] = "" // a date has several fields
 	}
 	if t.Fingerprint != "" {
 		text += "hidden:" + t.Fingerprint

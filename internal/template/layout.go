@@ -3,6 +3,7 @@ package template
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -92,6 +93,9 @@ var years = []part{year, weekYear, businessYear, businessEnd}
 const allowedTokens = "want yyyy, yy, BBBB, BB, MM, M, MMM, Mmm, R, dd, d, DDD, GGGG, GG, WW, FFFF, FF, EEEE, EE, " +
 	"S, Q, HH, mm, ss, separators and 'quoted text'"
 
+// quoted matches quoted text at the beginning. Two quotes mean one, also within the text.
+var quoted = regexp.MustCompile(`^(?:''|'(?:[^']|'')+')`)
+
 // parseLayout parses the layout of a date field. It reads YYYY and DD, common in other libraries, as yyyy and dd;
 // beside weeks, YYYY is refused later.
 func parseLayout(text string) (l layout, err error) {
@@ -99,18 +103,18 @@ func parseLayout(text string) (l layout, err error) {
 	for rest := text; rest != ""; {
 		c, literal := rest[0], rest[:1]
 		if lower := c | 0x20; lower < 'a' || lower > 'z' {
-			after, closed := rest[1:], true
+			width := 1
 			if c == '\'' {
-				literal, after, closed = cutQuoted(rest)
+				if width = len(quoted.FindString(rest)); width == 0 {
+					return l, fmt.Errorf("the quote in %s is not closed; write '' for a quote", rest)
+				}
+				literal = cmp.Or(strings.ReplaceAll(rest[1:width-1], "''", "'"), "'")
 			}
-			switch {
-			case !closed:
-				return l, fmt.Errorf("the quote in %s is not closed; write '' for a quote", rest)
-			case c >= '0' && c <= '9' || strings.Contains(literal, "{"):
+			if c >= '0' && c <= '9' || strings.Contains(literal, "{") {
 				return l, fmt.Errorf("%q in a date layout; %s (separators are all but ASCII letters, digits and braces)",
 					literal, allowedTokens)
 			}
-			l.fields, rest = appendLiteral(l.fields, literal), after
+			l.fields, rest = appendText(l.fields, fieldDate, literal), rest[width:]
 			continue
 		}
 		token := cutToken(rest)
@@ -139,27 +143,13 @@ func cutToken(s string) string {
 	return token
 }
 
-// cutQuoted cuts quoted text off the beginning of s, which begins with a quote. Two quotes mean one.
-func cutQuoted(s string) (text, after string, closed bool) {
-	if after, two := strings.CutPrefix(s, "''"); two {
-		return "'", after, true
-	}
-	text, after, closed = strings.Cut(s[1:], "'")
-	for closed && strings.HasPrefix(after, "'") { // a quote within the text
-		var more string
-		more, after, closed = strings.Cut(after[1:], "'")
-		text += "'" + more
-	}
-	return text, after, closed
-}
-
-// appendLiteral appends literal text, joined to a literal right before it.
-func appendLiteral(fields []field, text string) []field {
-	if last := len(fields) - 1; last >= 0 && fields[last].kind == fieldLiteral {
+// appendText appends a literal or a date's separator, joined to one right before it.
+func appendText(fields []field, kind fieldKind, text string) []field {
+	if last := len(fields) - 1; last >= 0 && fields[last].kind == kind && fields[last].part == separator {
 		text = fields[last].text + text
 		fields = fields[:last]
 	}
-	return append(fields, field{kind: fieldLiteral, text: text})
+	return append(fields, field{kind: kind, text: text})
 }
 
 // width returns the width of the field at the beginning of s or, if atEnd, at its end.

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/checkdigit"
 )
 
 // PrintNumber returns a number as text, "" if the template prints a date and date is "". date is the printed date; a
@@ -29,8 +30,9 @@ func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 			b = append(b, f.text...)
 		case fieldType:
 			b = append(b, typ...)
-		case fieldDate:
+		case fieldDate: // the first field of the date prints all of it
 			b = append(b, date...)
+			date = ""
 		case fieldSeq:
 			if least := t.alphabet.least; t.cipher != nil && seq >= least && seq <= t.Largest() {
 				var tweak [256]byte
@@ -109,17 +111,16 @@ func (t *Template) ParseStored(s string) (Number, error) {
 
 // ParseNumber parses a number that the template printed.
 func (t *Template) ParseNumber(s string) (n Number, err error) {
-	bad := func(msg string, args ...any) (Number, error) {
-		err := fmt.Errorf(msg, args...)
-		return Number{}, fmt.Errorf("%w: %.200q is not a number of this scheme: %w", ErrInvalidNumber, s, err)
+	bad := func(why error) (Number, error) {
+		return Number{}, fmt.Errorf("%w: %.200q is not a number of this scheme: %w", ErrInvalidNumber, s, why)
 	}
 	widths, err := t.widthsIn(s)
 	if err != nil {
-		return bad("%w", err)
+		return bad(err)
 	}
 	var wrongSeq, wrongDate error // an error of the check digit comes before these
 	if t.Dates.text == "" {
-		n.Span, wrongDate = t.Dates.Find("")
+		n.Span, _ = t.Dates.Find("") // of the period that never ends
 	}
 	end := 0 // end of the text read so far
 	read := func(width int) string {
@@ -135,10 +136,14 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 		case fieldType:
 			n.Type = read(widths[fieldType])
 			err = t.checkTypeIn(s, end-len(n.Type), end)
-		case fieldDate:
+		case fieldDate: // all its fields are read with the first one
+			if i > 0 && t.fields[i-1].kind == fieldDate {
+				continue
+			}
 			date := read(widths[fieldDate])
 			if n.Span, wrongDate = t.Dates.Find(date); wrongDate != nil {
 				_, err = t.Dates.read(date)
+				wrongDate = impossible{wrongDate}
 			}
 		case fieldSeq:
 			text := read(widths[fieldSeq])
@@ -149,21 +154,18 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 			read(len(f.text))
 		}
 		if err != nil {
-			return bad("%w", err)
+			return bad(err)
 		}
 	}
-	if wrongDate != nil {
-		wrongDate = impossible{wrongDate}
-	}
 	if err = cmp.Or(wrongSeq, wrongDate); err != nil {
-		return bad("%w", err)
+		return bad(err)
 	}
 	if t.cipher != nil {
 		var tweak [256]byte
-		least := t.alphabet.least
-		n.Seq = least + t.cipher.Decrypt(t.tweak(tweak[:0], n.Type, n.Span.Label), n.Seq-least)
+		shown := n.Seq - t.alphabet.least
+		n.Seq = t.alphabet.least + t.cipher.Decrypt(t.tweak(tweak[:0], n.Type, n.Span.Label), shown)
 		if n.Seq < 1 {
-			return bad("its sequence is 0 when decrypted, the first is 1")
+			return bad(errors.New("its sequence is 0 when decrypted, the first is 1"))
 		}
 	}
 	return n, nil
@@ -191,29 +193,23 @@ type widths [fieldKinds]int
 // widthsIn returns the widths of a number's fields. The type takes what the fields on its two sides leave; without one,
 // nothing may be left.
 func (t *Template) widthsIn(s string) (w widths, err error) {
-	least, typ := t.fixed, find(t.pieces, fieldType)
+	least, typ := t.fixed, len(t.fields)
 	if t.Typed {
-		least++
-	} else {
-		typ = len(t.pieces)
+		least, typ = least+1, find(t.fields, fieldType)
 	}
 	if len(s) < least {
 		return w, fmt.Errorf("it has %d bytes; at least %d are needed", len(s), least)
 	}
-	w = t.least
-	w[fieldType] = len(s) - t.fixed
-	if !t.varies && (t.Typed || len(s) == least) {
-		return w, nil
-	}
-	w = widths{}
 	rest := s
-	for i := range t.pieces[:typ] {
-		n := t.pieces[i].width(rest, false)
-		w[t.pieces[i].kind], rest = w[t.pieces[i].kind]+n, rest[n:]
+	for i := range t.fields[:typ] {
+		f := &t.fields[i]
+		n := f.width(rest, false)
+		w[f.kind], rest = w[f.kind]+n, rest[n:]
 	}
-	for i := len(t.pieces) - 1; i > typ; i-- {
-		n := t.pieces[i].width(rest, true)
-		w[t.pieces[i].kind], rest = w[t.pieces[i].kind]+n, rest[:len(rest)-n]
+	for i := len(t.fields) - 1; i > typ; i-- {
+		f := &t.fields[i]
+		n := f.width(rest, true)
+		w[f.kind], rest = w[f.kind]+n, rest[:len(rest)-n]
 	}
 	w[fieldType] = len(rest)
 	switch seq := w[fieldSeq]; {
@@ -237,6 +233,27 @@ func (t *Template) checkSeq(seq int64, text string) error {
 		return errors.New("its sequence is 0, the first is 1")
 	case len(text) > t.seqWidth && text[0] == '0':
 		return fmt.Errorf("its sequence %s is padded to more than %d digits", text, t.seqWidth)
+	}
+	return nil
+}
+
+// checkOf appends a number's check characters to b. number has a place for them at offset at.
+func checkOf(a checkdigit.Algorithm, b, number []byte, at int) []byte {
+	before, after := number[:at], number[at+a.Width:]
+	if a.Name == "97-10" { // as in ISO 11649, where RF and the check digits are printed first and covered last
+		before, after = after, before
+	}
+	return a.Append(b, before, after)
+}
+
+// verifyCheck returns an error unless the check characters of a number are right.
+func verifyCheck(a checkdigit.Algorithm, number string, at int) error {
+	var whole [256]byte
+	var buf [2]byte
+	want := checkOf(a, buf[:0], append(whole[:0], number...), at)
+	if got := number[at : at+a.Width]; got != string(want) {
+		return fmt.Errorf("%w: got %s, want %s, unless another character is mistyped",
+			ErrCheckDigit, readable(got), string(want)) // a copy, so buf stays on the stack
 	}
 	return nil
 }

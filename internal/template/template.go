@@ -5,6 +5,7 @@ package template
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,11 +43,9 @@ type Template struct {
 	Dates    Dates
 	Typed    bool // the template prints the type
 	text     string
-	fields   []field // literals, type, date, sequence and check, in the template's order
-	pieces   []field // the same, with the date's tokens and separators in place of the date
+	fields   []field // literals, type, tokens and separators of the date, sequence and check, in order
 	least    widths  // least widths of the fields
 	fixed    int     // the sum of them, without the type
-	varies   bool    // not only the type may be wider
 	seqWidth int     // width to which the sequence is padded, in digits
 	seqAt    int     // offset of the sequence's field in text
 	seqEnd   int     // offset of its end
@@ -77,7 +76,7 @@ var fieldNames = [...]string{fieldType: "type", fieldSeq: "seq", fieldDate: "dat
 type field struct {
 	kind fieldKind
 	part part   // part of a date; separator outside date layouts
-	text string // literal, token or layout, or zeros for a sequence or check; as wide as the field, but for a layout
+	text string // literal or token, or zeros for a sequence or check; as wide as the field
 	form        // of a token; a sequence that may grow has a run of digits
 }
 
@@ -97,6 +96,9 @@ func Parse(template string, c calendar.Calendar) (*Template, error) {
 	return t, nil
 }
 
+// pieces matches what a template may begin with: a brace written twice, a field, or other text.
+var pieces = regexp.MustCompile(`^(?:\{\{|\}\}|\{[^}]*\}|[^{}]+)`)
+
 func (t *Template) parse() error {
 	switch {
 	case len(t.text) > maxTemplate:
@@ -105,27 +107,24 @@ func (t *Template) parse() error {
 		return errors.New("not valid UTF-8")
 	}
 	for rest := t.text; rest != ""; {
+		at, piece := len(t.text)-len(rest), pieces.FindString(rest)
+		rest = rest[len(piece):]
 		switch {
-		case strings.HasPrefix(rest, "{{"), strings.HasPrefix(rest, "}}"):
-			t.fields = appendLiteral(t.fields, rest[:1])
-			rest = rest[2:]
-		case rest[0] == '}':
-			return fmt.Errorf("a single } at byte %d; write }} for a brace", len(t.text)-len(rest))
-		case rest[0] == '{':
-			body, after, closed := strings.Cut(rest[1:], "}")
-			if !closed {
-				return fmt.Errorf("the field %s is not closed; write {{ for a brace", rest)
-			}
-			if err := t.parseField(body); err != nil {
+		case piece == "" && rest[0] == '}':
+			return fmt.Errorf("a single } at byte %d; write }} for a brace", at)
+		case piece == "":
+			return fmt.Errorf("the field %s is not closed; write {{ for a brace", rest)
+		case piece == "{{", piece == "}}":
+			t.fields = appendText(t.fields, fieldLiteral, piece[:1])
+		case piece[0] != '{':
+			t.fields = appendText(t.fields, fieldLiteral, piece)
+		default:
+			if err := t.parseField(piece[1 : len(piece)-1]); err != nil {
 				return err
 			}
 			if t.fields[len(t.fields)-1].kind == fieldSeq {
-				t.seqAt, t.seqEnd = len(t.text)-len(rest), len(t.text)-len(after)
+				t.seqAt, t.seqEnd = at, at+len(piece)
 			}
-			rest = after
-		default:
-			t.fields = appendLiteral(t.fields, rest[:1])
-			rest = rest[1:]
 		}
 	}
 	if find(t.fields, fieldSeq) < 0 {
@@ -133,16 +132,8 @@ func (t *Template) parse() error {
 	}
 	t.Typed = find(t.fields, fieldType) >= 0
 	for _, f := range t.fields {
-		inDate := []field{f}
-		if f.kind == fieldDate {
-			inDate = t.Dates.fields
-		}
-		for _, piece := range inDate {
-			piece.kind = f.kind
-			t.pieces, t.varies = append(t.pieces, piece), t.varies || piece.run != ""
-			t.least[f.kind] += len(piece.text)
-			t.fixed += len(piece.text)
-		}
+		t.least[f.kind] += len(f.text)
+		t.fixed += len(f.text)
 	}
 	if err := t.checkRuns(); err != nil {
 		return err
@@ -162,7 +153,7 @@ func (t *Template) checkDigits() error {
 	}
 	var printed [2]int // before and after the check digit
 	side := 0
-	for _, f := range t.pieces {
+	for _, f := range t.fields {
 		switch {
 		case f.kind == fieldCheck:
 			side = 1
@@ -187,7 +178,8 @@ func (t *Template) checkDigits() error {
 // parseField parses the text between the braces of a field.
 func (t *Template) parseField(body string) (err error) {
 	name, arg, hasArg := strings.Cut(body, ":")
-	f := field{kind: fieldKind(slices.Index(fieldNames[:], name))}
+	added := []field{{kind: fieldKind(slices.Index(fieldNames[:], name))}}
+	f := &added[0]
 	switch {
 	case f.kind == fieldType && !hasArg:
 	case f.kind == fieldSeq:
@@ -202,7 +194,7 @@ func (t *Template) parseField(body string) (err error) {
 		if t.Dates.layout, err = parseLayout(arg); err == nil && t.Dates.has == (layout{}).has {
 			err = fmt.Errorf("it prints nothing of the date: %s is missing; %s", parts[year].name, allowedTokens)
 		}
-		f.text = arg
+		added = t.Dates.fields
 	case f.kind == fieldCheck:
 		if t.check = checkdigit.Algorithms[arg]; t.check.Width == 0 {
 			err = fmt.Errorf("unknown check digit %q; want luhn, damm, gs1, 11-10, 97-10, 37-36, 731, be97, 10r, "+
@@ -218,7 +210,7 @@ func (t *Template) parseField(body string) (err error) {
 	case find(t.fields, f.kind) >= 0:
 		return fmt.Errorf("{%s} appears twice; %s", name, allowedFields)
 	}
-	t.fields = append(t.fields, f)
+	t.fields = append(t.fields, added...)
 	return nil
 }
 
@@ -245,8 +237,8 @@ func (t *Template) parseSeq(arg string) error {
 // checkRuns refuses a field of variable width whose characters may run into those next to it: with a sequence that may
 // grow, number 11 of type A would read like number 1 of type A1. Between two texts, all digits belong to the field.
 func (t *Template) checkRuns() error {
-	for i := range t.pieces {
-		f := &t.pieces[i]
+	for i := range t.fields {
+		f := &t.fields[i]
 		if f.run == "" {
 			continue
 		}
@@ -257,8 +249,8 @@ func (t *Template) checkRuns() error {
 		if f.names != nil {
 			refused, letter = unicode.IsLetter, "letter"
 		}
-		for j := max(i-1, 0); j <= i+1 && j < len(t.pieces); j++ {
-			next, decode := &t.pieces[j], utf8.DecodeLastRuneInString
+		for j := max(i-1, 0); j <= i+1 && j < len(t.fields); j++ {
+			next, decode := &t.fields[j], utf8.DecodeLastRuneInString
 			where := "before it that does not end in a %s, such as -, or the beginning"
 			if j > i {
 				decode, where = utf8.DecodeRuneInString, "after it that does not begin with a %s, such as -, or the end"

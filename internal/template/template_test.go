@@ -48,7 +48,7 @@ func (s *scheme) Number(typ string, at time.Time, seq int64) (number, error) {
 		return number{}, err
 	}
 	span, err := s.Dates.SpanAt(at)
-	if !s.calendar.Covers(at) {
+	if !s.calendar.HasPeriod(at) || !s.calendar.With(calendar.Day).HasPeriod(at) {
 		err = fmt.Errorf("%v: want 1970 to 9999", at)
 	}
 	if err != nil {
