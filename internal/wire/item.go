@@ -75,7 +75,7 @@ type Item struct {
 	Deadline time.Time
 	Repeat   Repeat
 	Confirm  bool // replicas must confirm the item's writes
-	// Then is an item that leaves right behind this one, in the same pipeline.
+	// Then is an item with a deadline of its own that leaves right behind this one, in the same pipeline.
 	Then *Item
 
 	// Note gets the failure of each attempt, for callers who leave something that the item is a part of. It may be nil.
@@ -135,9 +135,6 @@ func (i *Item) begin(ctx context.Context, l *limits) {
 	for ; i != nil; i = i.Then {
 		i.N, i.ctx, i.limits, i.next, i.done = max(i.N, 1), ctx, l, i.Then, make(chan struct{})
 		i.watched = ctx.Done() == nil
-		if i.Then != nil && i.Then.Deadline.IsZero() {
-			i.Then.Deadline = i.Deadline
-		}
 	}
 }
 

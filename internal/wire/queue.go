@@ -131,22 +131,17 @@ func (n *Node) putBack(items []*Item) {
 	}
 }
 
-// repeat puts items back, those without a pause at once and the others after the first one's pause.
+// repeat puts items back, each after its pause.
 func (n *Node) repeat(items []*Item) {
-	var now, later []*Item
+	var now []*Item
 	for _, i := range items {
 		if i.pause > 0 {
-			later = append(later, i)
+			time.AfterFunc(i.pause, func() { n.putBack([]*Item{i}) })
 		} else {
 			now = append(now, i)
 		}
 	}
-	if len(now) > 0 {
-		n.putBack(now)
-	}
-	if len(later) > 0 {
-		time.AfterFunc(later[0].pause, func() { n.putBack(later) })
-	}
+	n.putBack(now)
 }
 
 // added notes further waiting callers, and starts a pipeline if a place is free. The caller holds mu.

@@ -280,7 +280,7 @@ func TestThen(t *testing.T) {
 		x.warm(t)
 		pair := func(ctx context.Context) (set, take *call) {
 			set, take = plain(1, "incrby", "lock", 1), newCall("k", "")
-			set.Then, take.Deadline = take.Item, time.Time{}
+			set.Then = take.Item
 			_, _, err := x.Do(ctx, x.node, set.Item)
 			require.Equal(t, err == nil, take.Wait(ctx) == nil, "each of them has to be waited for")
 			return set, take
