@@ -195,7 +195,8 @@ func TestHolderStandsStill(t *testing.T) {
 					holds, dead := make(chan struct{}), make(chan struct{})
 					var once sync.Once
 					w.passage.at = func(i int) {
-						if i >= min(3, dies) { // it has the lock, unless it dies before
+						// It has the lock, unless it dies before. The first call runs to its end.
+						if still >= 0 && i >= min(3, dies) {
 							once.Do(func() { close(holds) })
 						}
 						if still >= 0 && i >= dies {
