@@ -119,6 +119,12 @@ local function needed(status)
     starts = (unused or lost) and not opened, intact = intact and true, closed = state ~= 'same'})
 end
 
+-- This comes before the functions below, because Redis defines them anew in each run, which takes long.
+local closed = lost or state ~= 'same' and (state ~= 'ahead' or options.far)
+if closed and not grant and not options.next then
+  return needed(unrecoverable and not operator and 'lost' or 'missing')
+end
+
 local function stale() return reply('stale', nil, {mixed = mixed}) end
 
 -- lifetime sets a key's expiry, unless the key already expires later: another caller may keep it longer. Without a
@@ -223,53 +229,9 @@ local function prepare(p)
   return used
 end
 
--- open creates the period's counter, or raises it, and issues n numbers. However late it runs, it does no harm: it
--- applies all rules anew and never lowers a counter.
-local function open()
-  local floor, block = grant.floor, grant.block
-  -- The start of a period that is neither entered nor prepared is not known, even if its counter once existed.
-  local start = opened and baseOf(label) or grant.base
-  local base = (unused or lost) and start or 0
-  -- With a ledger, the record's copy may show a loss that the caller did not see.
-  local behind = operator and ledgered and label == enteredLabel and (tonumber(counterCopy) or 0) > (last or 0)
-  local before = (lost or behind) and -1 or math.max(last or 0, base)
-  local used, upto = math.max(last or 0, base, floor or 0, highWater), nil
-  if block then
-    upto = block[2]
-    -- Otherwise the block continues the one before, and so does the counter.
-    if not intact or block[1] ~= ceiling then used = math.max(used, block[1]) end
-    -- What remains of the block before is not skipped.
-    if used + n > limit and intact and last < ceiling and not operator then return reply('exhausted', held) end
-    if used + n > upto and used + n <= limit then return stale() end
-    if used > limit then -- another template issued it, or the block lies beyond the limit
-      used = math.max(limit, last or 0)
-      upto = used
-    end
-  end
-  local enough = n == 0 or used + n <= limit
-  local issued = enough and used + n or used
-  permit(counter, held, expires)
-  if once and n > 0 then redis.call('SET', KEYS[3], '', 'XX') end -- fails if it must not be written; sets nothing
-  local known = opened or base == start or (last or 0) > start -- else the period had a lower start
-  enter(startsAt(known and start or 0))
-  if block then ceiling, counterCopy, replID = upto, issued == last and held or plain(issued), id end
-  save()
-  write(counter, held, last, issued, expires)
-  if grant.lock and redis.pcall('GET', KEYS[#KEYS]) == grant.lock then redis.pcall('DEL', KEYS[#KEYS]) end
-  if not enough then
-    local text = issued == last and held or digits(issued)
-    return reply('exhausted', text, {from = digits(before), upto = digits(math.min(used, 1e15))})
-  end
-  if once and n > 0 then remember(issued) end
-  issued = math.min(issued, 1e15)
-  if used <= before then return issued end
-  return reply('raised', nil, {last = digits(issued), count = n, from = digits(before), upto = digits(issued - n)})
-end
-
--- take issues n numbers, or fewer if that is allowed, from a counter that exists.
+-- take issues n numbers, or fewer if that is allowed, from a counter that is not lost.
 local function take()
   local top = ledgered and (intact and math.min(limit, ceiling) or -1) or limit
-  if state ~= 'same' and (state ~= 'ahead' or options.far) or lost then return needed('missing') end
   if ledgered and not intact then
     if state == 'same' and last and math.max(last, highWater) + n > limit then
       return reply('exhausted', digits(math.max(last, highWater)))
@@ -281,7 +243,7 @@ local function take()
     if last >= limit or options.all and last + n > limit then return reply('exhausted', held) end
     if count < 1 or options.all then return needed('missing') end
   end
-  if once and n > 0 then redis.call('SET', KEYS[3], '', 'XX') end -- as in open
+  if once and n > 0 then redis.call('SET', KEYS[3], '', 'XX') end -- as below
   if state == 'ahead' then
     enter(firstAhead)
     save()
@@ -305,8 +267,8 @@ if options.next then return prepare(options.next) end
 if operator and not grant then -- an operator's sequence that is used already needs none
   return (last or 0) < options.seq and needed('missing') or take()
 end
-if unrecoverable and not (grant and grant.floor) then return needed('lost') end
 if not grant then return take() end
+if unrecoverable and not grant.floor then return needed('lost') end
 if ms < grant.checked or ms >= grant.checked + grant.lease then return stale() end
 if grant.block and (grant.entered ~= (entered or '') or grant.ceiling ~= (ceiling or -1) or grant.id ~= id
   or grant.held ~= (held and true or false)) then
@@ -318,4 +280,44 @@ if not operator and state == 'same' and not lost and not grant.floor and not gra
   local issued = take()
   return type(issued) == 'number' and reply('there', nil, {last = digits(issued), count = n}) or issued
 end
-return open()
+
+-- The rest creates the period's counter, or raises it, and issues n numbers. However late it runs, it does no harm: all
+-- rules have been applied anew, and no counter is lowered.
+local floor, block = grant.floor, grant.block
+-- The start of a period that is neither entered nor prepared is not known, even if its counter once existed.
+local start = opened and baseOf(label) or grant.base
+local base = (unused or lost) and start or 0
+-- With a ledger, the record's copy may show a loss that the caller did not see.
+local behind = operator and ledgered and label == enteredLabel and (tonumber(counterCopy) or 0) > (last or 0)
+local before = (lost or behind) and -1 or math.max(last or 0, base)
+local used, upto = math.max(last or 0, base, floor or 0, highWater), nil
+if block then
+  upto = block[2]
+  -- Otherwise the block continues the one before, and so does the counter.
+  if not intact or block[1] ~= ceiling then used = math.max(used, block[1]) end
+  -- What remains of the block before is not skipped.
+  if used + n > limit and intact and last < ceiling and not operator then return reply('exhausted', held) end
+  if used + n > upto and used + n <= limit then return stale() end
+  if used > limit then -- another template issued it, or the block lies beyond the limit
+    used = math.max(limit, last or 0)
+    upto = used
+  end
+end
+local enough = n == 0 or used + n <= limit
+local issued = enough and used + n or used
+permit(counter, held, expires)
+if once and n > 0 then redis.call('SET', KEYS[3], '', 'XX') end -- fails if it must not be written; sets nothing
+local known = opened or base == start or (last or 0) > start -- else the period had a lower start
+enter(startsAt(known and start or 0))
+if block then ceiling, counterCopy, replID = upto, issued == last and held or plain(issued), id end
+save()
+write(counter, held, last, issued, expires)
+if grant.lock and redis.pcall('GET', KEYS[#KEYS]) == grant.lock then redis.pcall('DEL', KEYS[#KEYS]) end
+if not enough then
+  local text = issued == last and held or digits(issued)
+  return reply('exhausted', text, {from = digits(before), upto = digits(math.min(used, 1e15))})
+end
+if once and n > 0 then remember(issued) end
+issued = math.min(issued, 1e15)
+if used <= before then return issued end
+return reply('raised', nil, {last = digits(issued), count = n, from = digits(before), upto = digits(issued - n)})
