@@ -31,7 +31,7 @@ func ran(profile io.Reader, module string) ([]function, error) {
 			&b.line, &b.column, &b.toLine, &b.toColumn, &b.statements, &b.count); err != nil || b.count == 0 {
 			continue // the first line, or a block that did not run
 		}
-		if skipped := path.Dir(name); skipped == "internal/structure/callpath" || skipped == "serialtest" {
+		if skipped := path.Dir(name); skipped == "internal/redistest/callpath" || skipped == "serialtest" {
 			continue
 		}
 		f := files[name]
