@@ -94,6 +94,31 @@ func TestUnknownScript(t *testing.T) {
 	})
 }
 
+// A pipeline has the source of one script at most, and has it once.
+func TestUnknownScripts(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		other := wire.NewScript("return redis.call('INCRBY', KEYS[1], 1)")
+		answer, release := x.hold()
+		x.queue(t, "first")
+		for _, key := range keys(4) {
+			c := newCall(key, "")
+			if key == "k1" {
+				c.Script = other
+			}
+			x.Start(t.Context(), x.node, c.Item)
+		}
+		x.arrived()
+		x.set(func() { clear(x.scripts) })
+		for range 3 {
+			answer()
+		}
+		require.Equal(t, []string{"evalsha:k0 evalsha:k1 evalsha:k2 evalsha:k3", "eval:k0 evalsha:k2 evalsha:k3", "eval:k1"},
+			x.arrived())
+		release()
+	})
+}
+
 // A transient failure is repeated after a pause that doubles, as often as the client is configured.
 func TestRepeats(t *testing.T) {
 	for _, retries := range []int{-1, 3, 10} {
@@ -272,6 +297,18 @@ func TestNobodyWaitsForARepeat(t *testing.T) {
 			require.Equal(t, []int{0}, c.leftPlaces())
 		})
 	}
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		x.set(func() { x.loseAnswer = true })
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
+		defer cancel()
+		c := newCall("k", "")
+		require.ErrorIs(t, errOf(x.do(ctx, c)), context.DeadlineExceeded)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Len(t, x.arrived(), 1)
+		require.ErrorIs(t, c.Result.Earlier, io.EOF, "it may have run")
+	})
 }
 
 // A command and the one that follows it leave together, and each has its result. What has failed is repeated, in order.
@@ -394,6 +431,19 @@ func TestNoConnectionBecomesFree(t *testing.T) {
 		require.True(t, waited)
 		require.Empty(t, c.lostErrors(), "the first attempt was not sent")
 	})
+	// Otherwise, the wait ends before the deadline, so that the caller learns that nothing was sent.
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		x.redis.AddHook(hook(func(ctx context.Context, _ []redis.Cmder, _ func() error) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}))
+		start := time.Now()
+		c := newCall("k", "")
+		require.ErrorContains(t, errOf(x.do(t.Context(), c)), "no connection became free")
+		require.Less(t, time.Since(start), timeLimit)
+		require.Empty(t, c.lostErrors())
+	})
 }
 
 // Calls that share a limit for getting a connection have almost all of their own time.
@@ -486,12 +536,14 @@ func TestSendsByItself(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit, idle time.Duration
 		confirm     bool
+		read        time.Duration // the client's read timeout, 0 for its default
 		want        time.Duration // time until the caller has its result or leaves
 	}{
-		"just answered":               {15 * time.Second, 0, false, 7 * time.Second},
-		"the deadline is near":        {2 * time.Second, 0, false, 2 * time.Second},
-		"not used recently":           {6 * time.Second, time.Second, false, 6 * time.Second},
-		"no connection for pipelines": {6 * time.Second, 0, true, 6 * time.Second},
+		"just answered":               {15 * time.Second, 0, false, 0, 7 * time.Second},
+		"the deadline is near":        {2 * time.Second, 0, false, 0, 2 * time.Second},
+		"not used recently":           {6 * time.Second, time.Second, false, 0, 6 * time.Second},
+		"no connection for pipelines": {6 * time.Second, 0, true, 0, 6 * time.Second},
+		"no read timeout":             {6 * time.Second, 0, false, -1, 6 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, x *fixture) {
@@ -501,13 +553,16 @@ func TestSendsByItself(t *testing.T) {
 					time.Sleep(7 * time.Second)
 					return next()
 				}))
+				if test.read < 0 { // such a client's later hooks are left out
+					x.set(func() { x.delay = 7 * time.Second })
+				}
 				c := newCall("k", "")
 				c.Deadline, c.Confirm = time.Now().Add(test.limit), test.confirm
 				start := time.Now()
 				_, err := x.do(context.Background(), c)
 				require.Equal(t, test.want < 7*time.Second, err != nil)
 				require.Equal(t, test.want, time.Since(start))
-			}, oneReplica)
+			}, oneReplica, func(opt *redis.Options, _ *wire.Replicas) { opt.ReadTimeout = test.read })
 		})
 	}
 }
