@@ -206,7 +206,7 @@ func (t test) run(ctx context.Context, dir string) (got outcome, by string) {
 		}
 		module = filepath.Dir(module)
 	}
-	args := []string{"test", "-count=1", "-failfast", "-vet=off", "-timeout=120s", "-run", t.pattern}
+	args := []string{"test", "-count=1", "-failfast", "-vet=off", "-ldflags=-s -w", "-timeout=120s", "-run", t.pattern}
 	for _, name := range packages {
 		path, _ := filepath.Rel(module, filepath.Join(dir, name))
 		args = append(args, "./"+path)

@@ -88,14 +88,129 @@ func TestLook(t *testing.T) {
 						}
 						want = 2
 					}
+					runs := 0
+					x.hook = func(_ bool, send func() error) error {
+						runs++
+						return send()
+					}
 					n, _, err := x.next(t.Context())
 					require.NoError(t, err)
 					require.Equal(t, want, n.Last)
+					require.Equal(t, 1, x.looks)
+					if !opened && !elsewhere {
+						require.Equal(t, 1+3, runs, "the first one lacks the script's source")
+					}
 					require.Equal(t, !opened, floors == 1)
 					require.Equal(t, opened || elsewhere, x.released == 1)
 				})
 			})
 		}
+	}
+}
+
+// A ledger is not asked either if another process has opened the period meanwhile.
+func TestLookBeforeLedger(t *testing.T) {
+	inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {
+		x.elsewhere = true
+		x.try = func(int) error {
+			x.try = nil
+			other := &fixture{Series: New(*x.Config), redis: x.redis, elsewhere: true}
+			_, _, err := other.next(t.Context())
+			return err
+		}
+		n, _, err := x.next(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 2, n.Last)
+		require.Equal(t, 1, x.asked)
+	})
+}
+
+// A second look needs no confirmation of its own, so it does not leave with a lock whose replicas are not asked.
+func TestLookWithReplicas(t *testing.T) {
+	inBubble(t, func(x *fixture, c *Config) {
+		withLedger(0)(x, c)
+		c.Replicas = Replicas{N: 1, Timeout: time.Second}
+	}, func(t *testing.T, x *fixture) {
+		_, _, err := x.next(t.Context())
+		require.Error(t, err, "this Redis has no WAIT")
+		require.Positive(t, x.attempts)
+		require.Zero(t, x.looks)
+	})
+}
+
+// The lease of a lock counts from the request for it, and an opening ends a second before.
+func TestLockIsSlow(t *testing.T) {
+	inBubble(t, withLedger(6*time.Second), func(t *testing.T, x *fixture) {
+		x.try = func(int) error {
+			time.Sleep(3 * time.Second)
+			return nil
+		}
+		began := time.Now()
+		_, _, err := x.next(context.Background())
+		require.ErrorIs(t, err, ErrLedger)
+		require.Equal(t, LockExpiry-margin, time.Since(began))
+	})
+}
+
+// A call ends at its own deadline, although its opening goes on.
+func TestCallEndsBeforeItsOpening(t *testing.T) {
+	inBubble(t, withLedger(2500*time.Millisecond), func(t *testing.T, x *fixture) {
+		x.try = func(attempt int) error {
+			time.Sleep(4 * time.Second)
+			if attempt == 1 {
+				return io.EOF
+			}
+			return nil
+		}
+		began := time.Now()
+		_, _, err := x.next(context.Background())
+		require.ErrorIs(t, err, ErrNoAnswer)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "for its period to be opened")
+		require.Equal(t, AnswerTime, time.Since(began))
+		time.Sleep(5 * time.Second)
+		require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 1, Cause: CallerLeft}}, x.explained())
+	})
+}
+
+// A lost counter is repaired by its floor, as if the period were opened.
+func TestLostCounter(t *testing.T) {
+	floors := 0
+	inBubble(t, func(_ *fixture, c *Config) {
+		c.Floor = func(context.Context, string, time.Time) (int64, error) {
+			floors++
+			return 7 * int64(floors-1), nil
+		}
+	}, func(t *testing.T, x *fixture) {
+		_, _, err := x.next(t.Context())
+		require.NoError(t, err)
+		x.redis.Del("serial:{IS}:20000101")
+		n, call, err := x.next(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 8, n.Last)
+		require.Equal(t, n.Span, call.Events.Lost)
+		require.Equal(t, 2, floors)
+		x.Config.Floor = nil
+		x.redis.Del("serial:{IS}:20000101")
+		_, _, err = x.next(t.Context())
+		require.Equal(t, Lost, err.(*Refusal).Status)
+	})
+}
+
+// No period is opened by a clock that is too far from this host's, in either direction.
+func TestSkew(t *testing.T) {
+	for ahead, opens := range map[time.Duration]bool{-2 * time.Hour: false, -time.Hour: true, time.Hour: true,
+		2 * time.Hour: false} {
+		inBubble(t, nil, func(t *testing.T, x *fixture) {
+			x.redis.SetTime(time.Now().Add(ahead))
+			_, _, err := x.next(t.Context())
+			if opens {
+				require.NoError(t, err)
+			} else {
+				require.Equal(t, Skewed, err.(*Refusal).Status)
+				require.Equal(t, 1, x.released)
+			}
+		})
 	}
 }
 
@@ -119,6 +234,19 @@ func TestCallerLeaves(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 1, Cause: CallerLeft}}, x.explained())
 		require.Equal(t, 1, x.asked)
+	})
+	// A number that is stored is no gap.
+	inBubble(t, withLedger(2*time.Second), func(t *testing.T, x *fixture) {
+		x.request = "id"
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, _, err := x.next(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(2 * time.Second)
+		require.Empty(t, x.explained())
+		n, _, err := x.next(t.Context())
+		require.NoError(t, err)
+		require.True(t, n.Repeated)
 	})
 	// Only a query to a floor ends with its caller.
 	inBubble(t, func(_ *fixture, c *Config) {
@@ -227,5 +355,13 @@ func TestLedgerIsLate(t *testing.T) {
 		require.Equal(t, LockExpiry-margin, time.Since(began))
 		time.Sleep(3 * time.Second)
 		require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 10, Cause: BlockBurned}}, x.explained())
+	})
+	// An operator needs no lock, and has as much time.
+	inBubble(t, withLedger(9*time.Second), func(t *testing.T, x *fixture) {
+		call, err := x.NewCall(context.Background(), "IS", "", 0)
+		require.NoError(t, err)
+		began := time.Now()
+		require.ErrorIs(t, call.Raise(context.Background(), ForRaise, 5, true), ErrLedger)
+		require.Equal(t, LockExpiry-margin, time.Since(began))
 	})
 }

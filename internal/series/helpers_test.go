@@ -27,6 +27,8 @@ type fixture struct {
 	try       func(attempt int) error // outcome of an attempt at the lock, nil if it is granted
 	elsewhere bool                    // the lock is on other servers
 	attempts  int
+	looks     int    // attempts at the lock with which a second look could leave
+	request   string // ID of the calls' requests, "" for none
 
 	mu       sync.Mutex // guards the rest
 	released int
@@ -101,7 +103,7 @@ func withLedger(delay time.Duration) func(*fixture, *Config) {
 
 // next makes a call for a number, as the four steps are made.
 func (x *fixture) next(ctx context.Context) (n Numbers, call *Call, err error) {
-	call, err = x.NewCall(ctx, "IS", "", 1)
+	call, err = x.NewCall(ctx, "IS", x.request, 1)
 	if err != nil {
 		return n, call, err
 	}
@@ -127,6 +129,9 @@ func (x *fixture) Try(
 	ctx context.Context, deadline time.Time, tag, key string, behind *wire.Item, _ *wire.Note,
 ) (l Lock, sent bool, err error) {
 	x.attempts++
+	if behind != nil {
+		x.looks++
+	}
 	if x.try != nil {
 		err = x.try(x.attempts)
 	}

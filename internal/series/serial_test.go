@@ -79,6 +79,55 @@ func TestSerialScript(t *testing.T) {
 	}
 }
 
+// These records were written by another version or by hand, or belong to another time zone.
+func TestOtherRecords(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	const today = "20211024 1000 2000 days" + since + " #aa"
+	for name, test := range map[string]struct {
+		entered, period string
+		at, n           int64
+		counter, want   string
+	}{
+		"another calendar": {"2021W43 1000 2000 weeks" + since + " #aa", today, 1500, 1, "5", `"calendar"`},
+		"the same label":   {today, "20211024 2000 3000 days" + since + " #aa", 2500, 1, "5", `"conflict"`},
+		"a list":           {"", today, 1500, 1, "5", `"text":"another type of key"`},
+		"a counter's list": {today, today, 1500, 1, "", `"text":"another type of key"`},
+		"a large counter":  {today, today, 1500, 0, strings.Repeat("9", 30), "1000000000000000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m.FlushAll()
+			m.SetTime(time.Unix(test.at, 0))
+			if test.entered == "" {
+				_, _ = m.Push("r", "x")
+			} else {
+				m.HSet("r", "entered", test.entered)
+			}
+			if test.counter == "" {
+				_, _ = m.Push("c", "x")
+			} else {
+				require.NoError(t, m.Set("c", test.counter))
+			}
+			reply, err := rdb.Eval(t.Context(), SerialScript.Source, []string{"c", "r"}, test.period, 0, 1e9, 99, 3000, test.n,
+				0, "a").Result()
+			require.NoError(t, err)
+			require.Contains(t, fmt.Sprint(reply), test.want)
+		})
+	}
+	m.FlushAll()
+	m.SetTime(time.Unix(1500, 0))
+	require.NoError(t, m.Set("c", "9"))
+	m.HSet("r", "entered", "20211024 1000 2000 days #aa", "ahead", ";20211025 2000 3000;",
+		"used", "20211020-20211024;20211026-20211027;", "starts", "20211024-20211024 5;20211025-20211025 7;")
+	reply, err := rdb.Eval(t.Context(), SerialScript.Source, []string{"c", "r"}, today, 1000, 2000, 99, 3000, 1, 0,
+		"a").Result()
+	require.NoError(t, err)
+	require.EqualValues(t, 10, reply)
+	require.Equal(t, map[string]string{"entered": today, "ahead": "20211025 2000 3000", "first": "5", "firstAhead": "7",
+		"doubtful": "20211024 20211027"}, rdb.HGetAll(t.Context(), "r").Val(), "a record of 0.5.0 is taken over")
+}
+
 // A clock that was ahead twice leaves one doubtful run, up to the greatest label ever used. It begins after a jump.
 func TestDoubtfulRun(t *testing.T) {
 	m := miniredis.RunT(t)

@@ -91,6 +91,17 @@ func TestUnknownScript(t *testing.T) {
 		}
 		release()
 		all.Wait()
+		refusals := 0
+		x.set(func() {
+			x.on = func([]string) any {
+				if refusals++; refusals > 10 {
+					return nil
+				}
+				return errors.New("NOSCRIPT No matching script.")
+			}
+		})
+		require.ErrorContains(t, errOf(x.next(t.Context(), "k")), "NOSCRIPT")
+		require.Equal(t, 2, refusals, "the source is sent once")
 	})
 }
 
@@ -161,7 +172,7 @@ func TestRepeatsUntilTheDeadline(t *testing.T) {
 			x.set(func() { x.on = func([]string) any { return errors.New(tryAgain) } })
 			start := time.Now()
 			_, err := x.next(ctx, "k")
-			require.ErrorContains(t, err, tryAgain)
+			require.ErrorContains(t, err, "serial: Redis failed: "+tryAgain, "nobody waits for a repeat that would come too late")
 			require.LessOrEqual(t, time.Since(start), timeLimit)
 			require.Greater(t, time.Since(start), timeLimit-time.Second)
 			require.Greater(t, x.count(), 15)
@@ -441,8 +452,31 @@ func TestNoConnectionBecomesFree(t *testing.T) {
 		start := time.Now()
 		c := newCall("k", "")
 		require.ErrorContains(t, errOf(x.do(t.Context(), c)), "no connection became free")
-		require.Less(t, time.Since(start), timeLimit)
+		require.LessOrEqual(t, time.Since(start), timeLimit*19/20, "another attempt would be too short")
 		require.Empty(t, c.lostErrors())
+	})
+}
+
+// A refusal is named although later attempts only fail for want of time.
+func TestRefusalBeforeATimeout(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		refused := false
+		x.set(func() {
+			x.on = func([]string) any {
+				if refused {
+					x.silent = 1 << 30
+					return nil
+				}
+				refused = true
+				return errors.New(loading)
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err := errOf(x.next(ctx, "k"))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "; before that: "+loading)
 	})
 }
 
