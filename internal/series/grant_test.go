@@ -152,6 +152,99 @@ func TestLockIsSlow(t *testing.T) {
 	})
 }
 
+// A grant may be used until its lock expires. The start counts only if the floor knows of no number at or below it.
+func TestGrant(t *testing.T) {
+	for floor, base := range map[int64]string{-1: `"lease":8000,"base":4,"lock"`, 0: `"lease":5000,"base":4,"floor":0`,
+		4: `"lease":5000,"base":0,"floor":4`, 5: `"lease":5000,"base":4,"floor":5`} {
+		inBubble(t, func(_ *fixture, c *Config) {
+			if c.Base = 4; floor >= 0 {
+				c.Floor = func(context.Context, string, time.Time) (int64, error) {
+					time.Sleep(time.Second)
+					return floor, nil
+				}
+			}
+		}, func(t *testing.T, x *fixture) {
+			x.try = func(int) error {
+				time.Sleep(3 * time.Second)
+				return nil
+			}
+			began := time.Now()
+			n, _, err := x.next(context.Background())
+			require.NoError(t, err)
+			require.Equal(t, 1+max(4, floor), n.Last)
+			require.Contains(t, x.granted, base)
+			if floor >= 0 {
+				began = began.Add(3 * time.Second) // the second look
+			}
+			require.Contains(t, x.granted, fmt.Sprintf(`"checked":%d,`, began.UnixMilli()))
+		})
+	}
+}
+
+// A further block needs no floor, and is no opening.
+func TestNextBlock(t *testing.T) {
+	floors := 0
+	inBubble(t, func(x *fixture, c *Config) {
+		withLedger(0)(x, c)
+		c.Floor = func(context.Context, string, time.Time) (int64, error) {
+			floors++
+			return 0, nil
+		}
+	}, func(t *testing.T, x *fixture) {
+		var call *Call
+		for range 11 {
+			var err error
+			_, call, err = x.next(t.Context())
+			require.NoError(t, err)
+		}
+		require.Equal(t, 2, x.asked)
+		require.Nil(t, call.Events.Opened)
+		require.Equal(t, 1, floors)
+		require.NotContains(t, x.granted, "floor")
+	})
+}
+
+// If a grant is not valid any more, the script does not release the lock.
+func TestStaleGrant(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, x *fixture) {
+		x.hook = func(grant bool, send func() error) error {
+			if !grant {
+				return send()
+			}
+			x.hook = nil
+			x.redis.SetTime(time.Now().Add(LockExpiry))
+			defer x.redis.SetTime(time.Time{})
+			return send()
+		}
+		n, _, err := x.next(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n.Last)
+		require.Equal(t, 1, x.released)
+		require.Equal(t, 2, x.attempts)
+	})
+}
+
+// An operator raises a counter to the sequence or above the floor, whichever is higher. Nothing is lowered.
+func TestRaise(t *testing.T) {
+	inBubble(t, func(_ *fixture, c *Config) {
+		c.Floor = func(context.Context, string, time.Time) (int64, error) { return 7, nil }
+	}, func(t *testing.T, x *fixture) {
+		raise := func(seq int64) string {
+			call, err := x.NewCall(t.Context(), "IS", "", 0)
+			require.NoError(t, err)
+			require.NoError(t, call.Raise(t.Context(), ForRaise, seq, true))
+			content, err := x.redis.Get("serial:{IS}:20000101")
+			require.NoError(t, err)
+			return content
+		}
+		require.Equal(t, "7", raise(5))
+		require.Equal(t, "9", raise(9))
+		require.Equal(t, "9", raise(8))
+		x.redis.Del("serial:{IS}:20000101")
+		require.Equal(t, "8", raise(8))
+	})
+}
+
 // A call ends at its own deadline, although its opening goes on.
 func TestCallEndsBeforeItsOpening(t *testing.T) {
 	inBubble(t, withLedger(2500*time.Millisecond), func(t *testing.T, x *fixture) {
@@ -244,6 +337,9 @@ func TestCallerLeaves(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		time.Sleep(2 * time.Second)
 		require.Empty(t, x.explained())
+		answer, err := x.redis.Get("serial:{IS}:once:id")
+		require.NoError(t, err)
+		require.Regexp(t, `^20000101 \d+ \d+ days #aa ledger "20000101" "" 1 plain$`, answer, "as 0.5.0 reads it")
 		n, _, err := x.next(t.Context())
 		require.NoError(t, err)
 		require.True(t, n.Repeated)

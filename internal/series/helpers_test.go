@@ -29,6 +29,7 @@ type fixture struct {
 	attempts  int
 	looks     int    // attempts at the lock with which a second look could leave
 	request   string // ID of the calls' requests, "" for none
+	granted   string // options of the last grant
 
 	mu       sync.Mutex // guards the rest
 	released int
@@ -181,6 +182,9 @@ func (x *fixture) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 func (x *fixture) around(cmds []redis.Cmder, send func() error) error {
 	args := cmds[0].Args()
 	options, _ := args[len(args)-1].(string)
+	if strings.Contains(options, `"grant"`) {
+		x.granted = options
+	}
 	if x.hook == nil || !strings.HasPrefix(cmds[0].Name(), "eval") {
 		return send()
 	}
