@@ -229,6 +229,14 @@ func TestRaise(t *testing.T) {
 	inBubble(t, func(_ *fixture, c *Config) {
 		c.Floor = func(context.Context, string, time.Time) (int64, error) { return 7, nil }
 	}, func(t *testing.T, x *fixture) {
+		lost := true
+		x.hook = func(grant bool, send func() error) error {
+			err := send()
+			if grant && lost { // an operator's sequence may be raised twice
+				lost, err = false, io.EOF
+			}
+			return err
+		}
 		raise := func(seq int64) string {
 			call, err := x.NewCall(t.Context(), "IS", "", 0)
 			require.NoError(t, err)
@@ -360,40 +368,94 @@ func TestCallerLeaves(t *testing.T) {
 	})
 }
 
-// A grant is sent again for another span of its period, but not for another period. Then its block is a gap.
+// withHours makes a day's numbers print the hour, so that a span is an hour.
+func withHours(_ *fixture, c *Config) {
+	day := c.SpanAt
+	c.SpanAt = func(at time.Time) (calendar.Span, error) {
+		span, err := day(at)
+		hour := at.Truncate(time.Hour)
+		span.From, span.To, span.Date = hour.Unix(), hour.Unix()+3600, hour.Format("15")
+		return span, err
+	}
+}
+
+// A grant is sent again for another span of its period, but not for another period. Then its block is a gap. The same
+// holds if the clock leaves the span before the grant is sent.
 func TestClockLeavesSpan(t *testing.T) {
 	for date, hour := range map[string]int{"12": 11, "00": 23} {
-		inBubble(t, func(x *fixture, c *Config) {
-			withLedger(0)(x, c)
-			day := c.SpanAt
-			c.SpanAt = func(at time.Time) (calendar.Span, error) {
-				span, err := day(at)
-				hour := at.Truncate(time.Hour)
-				span.From, span.To, span.Date = hour.Unix(), hour.Unix()+3600, hour.Format("15")
-				return span, err
-			}
-		}, func(t *testing.T, x *fixture) {
-			time.Sleep(time.Duration(hour)*time.Hour + 3599*time.Second)
-			x.hook = func(grant bool, send func() error) error {
-				if grant {
-					x.hook = nil
-					time.Sleep(2 * time.Second)
+		for _, ledger := range []time.Duration{0, 2 * time.Second} {
+			grants := 0
+			inBubble(t, func(x *fixture, c *Config) {
+				withLedger(ledger)(x, c)
+				withHours(x, c)
+			}, func(t *testing.T, x *fixture) {
+				time.Sleep(time.Duration(hour)*time.Hour + 3599*time.Second)
+				x.hook = func(grant bool, send func() error) error {
+					if grant {
+						grants++
+					}
+					if grant && ledger == 0 && grants == 1 {
+						time.Sleep(2 * time.Second)
+					}
+					return send()
 				}
-				return send()
-			}
-			n, _, err := x.next(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, date, n.Span.Date)
-			if hour == 23 {
-				require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 10, Cause: BlockBurned}}, x.explained())
-				require.Equal(t, 2, x.asked)
-			} else {
-				require.Empty(t, x.explained())
-				require.Equal(t, 1, x.asked)
-			}
-			require.EqualValues(t, 1, n.Last)
-		})
+				n, _, err := x.next(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, date, n.Span.Date)
+				if hour == 23 {
+					require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 10, Cause: BlockBurned}}, x.explained())
+					require.Equal(t, 2, x.asked)
+				} else {
+					require.Empty(t, x.explained())
+					require.Equal(t, 1, x.asked)
+					require.Equal(t, ledger == 0, grants == 2)
+				}
+				require.EqualValues(t, 1, n.Last)
+			})
+		}
 	}
+}
+
+// A grant is not sent for ever to a server whose clock jumps.
+func TestClockJumpsDuringGrant(t *testing.T) {
+	inBubble(t, func(x *fixture, c *Config) {
+		withLedger(0)(x, c)
+		withHours(x, c)
+	}, func(t *testing.T, x *fixture) {
+		jumps := 0
+		x.hook = func(grant bool, send func() error) error {
+			if grant && jumps <= clockTries {
+				jumps++
+				x.redis.SetTime(time.Now().Add(time.Duration(jumps%2) * time.Hour))
+				defer func() {
+					if jumps > clockTries {
+						x.redis.SetTime(time.Time{})
+					}
+				}()
+			}
+			return send()
+		}
+		n, _, err := x.next(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 11, n.Last)
+		require.Contains(t, x.explained(), Gap{Type: "IS", First: 1, Last: 10, Cause: BlockBurned})
+	})
+}
+
+// If another process opens the period meanwhile, a grant opens nothing.
+func TestOpenedMeanwhile(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, x *fixture) {
+		x.try = func(int) error {
+			x.try = nil
+			_, _, err := (&fixture{Series: New(*x.Config), redis: x.redis, elsewhere: true}).next(t.Context())
+			return err
+		}
+		n, call, err := x.next(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 2, n.Last)
+		require.Nil(t, call.Events.Opened)
+		require.Equal(t, 1, x.released)
+	})
 }
 
 // If an installation gets no answer, it is not repeated, and the lock is kept until it expires. If it did not run, the
@@ -410,6 +472,7 @@ func TestInstallationFails(t *testing.T) {
 		"its answer is lost": {io.EOF, true, 0, number, 2},
 		"it is lost":         {io.EOF, false, 0, number, 11},
 		"it is refused":      {redisError("OOM command not allowed"), false, 1, block, 11},
+		"it may pass":        {redisError("LOADING Redis is loading the dataset in memory"), false, 1, block, 11},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {
@@ -431,6 +494,30 @@ func TestInstallationFails(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, test.next, n.Last)
 			})
+		})
+	}
+}
+
+// Without a block, what did not run is sent again, and what may have run is not.
+func TestInstallationWithoutBlockFails(t *testing.T) {
+	for want, failure := range map[int64]error{1: redisError("LOADING Redis is loading the dataset in memory"), 2: io.EOF} {
+		inBubble(t, nil, func(t *testing.T, x *fixture) {
+			x.hook = func(grant bool, send func() error) error {
+				if !grant {
+					return send()
+				}
+				if x.hook = nil; want == 2 {
+					require.NoError(t, send())
+				}
+				return failure
+			}
+			n, _, err := x.next(t.Context())
+			if want == 2 {
+				require.ErrorIs(t, err, failure)
+				n, _, err = x.next(t.Context())
+			}
+			require.NoError(t, err)
+			require.Equal(t, want, n.Last)
 		})
 	}
 }
