@@ -1,6 +1,7 @@
 package series
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -28,6 +29,7 @@ type fixture struct {
 	elsewhere bool                    // the lock is on other servers
 	attempts  int
 	looks     int    // attempts at the lock with which a second look could leave
+	typ       string // of the calls, "IS" if it is ""
 	request   string // ID of the calls' requests, "" for none
 	granted   string // options of the last grant
 
@@ -104,7 +106,7 @@ func withLedger(delay time.Duration) func(*fixture, *Config) {
 
 // next makes a call for a number, as the four steps are made.
 func (x *fixture) next(ctx context.Context) (n Numbers, call *Call, err error) {
-	call, err = x.NewCall(ctx, "IS", x.request, 1)
+	call, err = x.NewCall(ctx, cmp.Or(x.typ, "IS"), x.request, 1)
 	if err != nil {
 		return n, call, err
 	}
