@@ -80,6 +80,22 @@ func TestSharedCallsAskAgain(t *testing.T) {
 	})
 }
 
+// If the clock was set back, calls that share a request wait for it.
+func TestSharedCallsAwaitClock(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, x *fixture) {
+		time.Sleep(3 * time.Second) // after midnight
+		require.NoError(t, errOf(x.next(t.Context())))
+		last, _ := together(t, x, func() {
+			x.hook = func(_ bool, send func() error) error {
+				x.redis.SetTime(time.Now().Add(-5 * time.Second))
+				return send()
+			}
+		}, x, x)
+		slices.Sort(last)
+		require.Equal(t, []int64{3, 4}, last)
+	})
+}
+
 // Calls for which a block has no number left ask again, and get one of the next block.
 func TestSharedCallsExceedBlock(t *testing.T) {
 	inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {

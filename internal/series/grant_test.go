@@ -295,6 +295,13 @@ func TestLostCounter(t *testing.T) {
 		x.redis.Del("serial:{IS}:20000101")
 		_, _, err = x.next(t.Context())
 		require.Equal(t, Lost, err.(*Refusal).Status)
+		require.NoError(t, x.redis.Set("serial:{IS}:20000101", "7"))
+		_, _, err = x.next(t.Context())
+		require.Equal(t, Lost, err.(*Refusal).Status, "it went back")
+		require.NoError(t, x.redis.Set("serial:{IS}:20000101", "8"))
+		n, _, err = x.next(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 9, n.Last)
 	})
 }
 
@@ -538,6 +545,29 @@ func TestLedgerIsLate(t *testing.T) {
 		require.Equal(t, LockExpiry-margin, time.Since(began))
 		time.Sleep(3 * time.Second)
 		require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 10, Cause: BlockBurned}}, x.explained())
+	})
+	// Nothing is known of its numbers if callers without a ledger issue numbers of the period, too.
+	inBubble(t, withLedger(9*time.Second), func(t *testing.T, x *fixture) {
+		other := *x.Config
+		other.Reserve = nil
+		_, _, err := (&fixture{Series: New(other), redis: x.redis}).next(t.Context())
+		require.NoError(t, err)
+		_, _, err = x.next(t.Context())
+		require.ErrorIs(t, err, ErrLedger)
+		time.Sleep(3 * time.Second)
+		require.Empty(t, x.explained())
+	})
+	// A floor that heeds its context returns its own error half a second before.
+	inBubble(t, func(_ *fixture, c *Config) {
+		c.Floor = func(ctx context.Context, _ string, _ time.Time) (int64, error) {
+			<-ctx.Done()
+			return 0, io.ErrUnexpectedEOF
+		}
+	}, func(t *testing.T, x *fixture) {
+		began := time.Now()
+		_, _, err := x.next(context.Background())
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		require.Equal(t, LockExpiry-margin-margin/2, time.Since(began))
 	})
 	// An operator needs no lock, and has as much time.
 	inBubble(t, withLedger(9*time.Second), func(t *testing.T, x *fixture) {
