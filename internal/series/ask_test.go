@@ -184,7 +184,7 @@ func TestNoSpan(t *testing.T) {
 }
 
 // A reading needs no confirmation by replicas.
-func TestHistory(t *testing.T) {
+func TestReading(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, x *fixture) {
 		require.NoError(t, errOf(x.next(t.Context())))
 		confirmed := *x.Config
