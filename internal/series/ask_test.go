@@ -228,3 +228,59 @@ func TestLossSeenByGrant(t *testing.T) {
 		require.NotNil(t, call.Events.Lost)
 	})
 }
+
+// A prepared period is not entered by a clock that is too far from this host's, in either direction.
+func TestPreparedAndFar(t *testing.T) {
+	for _, request := range []string{"", "id"} {
+		for _, behind := range []bool{false, true} {
+			inBubble(t, nil, func(t *testing.T, x *fixture) {
+				x.request = request
+				require.NoError(t, errOf(x.next(t.Context())))
+				call, err := x.NewCall(t.Context(), "IS", "", 0)
+				require.NoError(t, err)
+				require.NoError(t, call.Prepare(t.Context(), x).Err)
+				if behind {
+					time.Sleep(25 * time.Hour)
+					x.redis.SetTime(time.Now().Add(-2 * time.Hour))
+					x.request += request
+					require.NoError(t, errOf(x.next(t.Context())), "the process learns the offset")
+					time.Sleep(2 * time.Hour)
+					x.redis.SetTime(time.Now().Add(-2 * time.Hour))
+				} else {
+					x.redis.SetTime(time.Now().Add(24 * time.Hour))
+				}
+				x.request += request
+				require.Equal(t, Skewed, errOf(x.next(t.Context())).(*Refusal).Status)
+			})
+		}
+	}
+}
+
+// Several numbers are taken together, or none.
+func TestTooFewNumbers(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, x *fixture) {
+		require.NoError(t, errOf(x.next(t.Context())))
+		require.NoError(t, x.redis.Set("serial:{IS}:20000101", "9997"))
+		call, err := x.NewCall(t.Context(), "IS", "", 3)
+		require.NoError(t, err)
+		require.Equal(t, Exhausted, call.Take(t.Context()).Err.(*Refusal).Status)
+		content, err := x.redis.Get("serial:{IS}:20000101")
+		require.NoError(t, err)
+		require.Equal(t, "9997", content)
+	})
+}
+
+// A stored answer is confirmed again each time.
+func TestUnconfirmedAnswer(t *testing.T) {
+	inBubble(t, func(_ *fixture, c *Config) {
+		c.Replicas = Replicas{N: 1, Timeout: time.Second} // this Redis has no WAIT
+	}, func(t *testing.T, x *fixture) {
+		x.request = "id"
+		for range 2 {
+			require.Equal(t, Unconfirmed, errOf(x.next(t.Context())).(*Refusal).Status)
+		}
+		content, err := x.redis.Get("serial:{IS}:20000101")
+		require.NoError(t, err)
+		require.Equal(t, "1", content)
+	})
+}
