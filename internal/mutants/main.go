@@ -35,7 +35,7 @@ const (
 )
 
 func main() {
-	files := flag.String("files", "", "`REGEXP` that the path of the changed file must match")
+	only := flag.String("only", "", "`REGEXP` that FILE: DESCRIPTION must match")
 	from := flag.Int("from", 1, "`NUMBER` of the first mutant to try")
 	to := flag.Int("to", 1<<30, "`NUMBER` of the last mutant to try")
 	parallel := flag.Int("parallel", 1, "`NUMBER` of mutants that are tried at the same time, each in its own copy")
@@ -43,10 +43,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	mutants, err := parse(list)
-	match, wrong := regexp.Compile(*files)
+	match, wrong := regexp.Compile(*only)
 	if err = errors.Join(err, wrong); err == nil {
 		mutants = slices.DeleteFunc(mutants, func(m mutant) bool {
-			return m.number < *from || m.number > *to || !match.MatchString(m.file)
+			return m.number < *from || m.number > *to || !match.MatchString(m.file+": "+m.what)
 		})
 		err = run(ctx, mutants, *parallel)
 	}
