@@ -25,7 +25,8 @@ func TestParse(t *testing.T) {
 		{1, "a/b.go", test{"a,c", "TestX|TestY"}, "it forgets", "x :=  1\n\ty()", "z", ""},
 		{2, "a/b.go", test{"d", ""}, "it lies", " x", "", "nobody"},
 	}, mutants)
-	for _, text := range []string{"what\n- x", "file: a\n\nwhat\n- x", "file: a\ntest: b\n\n- x", "file: a\ntest: b\n\nwhat"} {
+	const head = "file: a\ntest: b\n\n"
+	for _, text := range []string{"what\n- x", "file: a\n\nwhat\n- x", head + "- x", head + "what"} {
 		_, err := parse(text)
 		require.Error(t, err, text)
 	}

@@ -507,7 +507,8 @@ func TestInstallationFails(t *testing.T) {
 
 // Without a block, what did not run is sent again, and what may have run is not.
 func TestInstallationWithoutBlockFails(t *testing.T) {
-	for want, failure := range map[int64]error{1: redisError("LOADING Redis is loading the dataset in memory"), 2: io.EOF} {
+	loading := redisError("LOADING Redis is loading the dataset in memory")
+	for want, failure := range map[int64]error{1: loading, 2: io.EOF} {
 		inBubble(t, nil, func(t *testing.T, x *fixture) {
 			x.hook = func(grant bool, send func() error) error {
 				if !grant {

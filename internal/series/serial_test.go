@@ -110,7 +110,8 @@ func TestOtherRecords(t *testing.T) {
 		"prepared and lost":    {prepared, "", tomorrow, 2500, 1, 0, "a", `"lost"`},
 		"its counter is lost":  {prepared, "5", today, 1500, 0, 0, next + "}", `"lost"`},
 		"it is doubtful":       {record("doubtful", "20211025 20211026"), "5", today, 1500, 0, 0, next + "}", `"lost"`},
-		"it is repaired":       {append(prepared, "firstAhead", "7"), "5", today, 1500, 0, 0, next + `,"grant":{"floor":3}}`, "6"},
+		"it is repaired":       {append(prepared, "firstAhead", "7"), "5", today, 1500, 0, 0,
+			next + `,"grant":{"floor":3}}`, "6"},
 		"no master":            {nil, "", today + " ledger", 1500, 1, 0, "a", `"unknown"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,8 +130,8 @@ func TestOtherRecords(t *testing.T) {
 			default:
 				require.NoError(t, m.Set("c", test.counter))
 			}
-			reply, err := rdb.Eval(t.Context(), SerialScript.Source, []string{"c", "r", "next"}, test.period, 0, 1e9, 99, 3000, test.n,
-				test.seen, test.options).Result()
+			reply, err := rdb.Eval(t.Context(), SerialScript.Source, []string{"c", "r", "next"}, test.period, 0, 1e9, 99, 3000,
+				test.n, test.seen, test.options).Result()
 			require.NoError(t, err)
 			require.Contains(t, fmt.Sprint(reply), test.want)
 		})
