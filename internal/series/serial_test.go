@@ -110,9 +110,9 @@ func TestOtherRecords(t *testing.T) {
 		"prepared and lost":    {prepared, "", tomorrow, 2500, 1, 0, "a", `"lost"`},
 		"its counter is lost":  {prepared, "5", today, 1500, 0, 0, next + "}", `"lost"`},
 		"it is doubtful":       {record("doubtful", "20211025 20211026"), "5", today, 1500, 0, 0, next + "}", `"lost"`},
-		"it is repaired":       {append(prepared, "firstAhead", "7"), "5", today, 1500, 0, 0,
+		"it is repaired": {append(prepared, "firstAhead", "7"), "5", today, 1500, 0, 0,
 			next + `,"grant":{"floor":3}}`, "6"},
-		"no master":            {nil, "", today + " ledger", 1500, 1, 0, "a", `"unknown"`},
+		"no master": {nil, "", today + " ledger", 1500, 1, 0, "a", `"unknown"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m.FlushAll()

@@ -296,7 +296,7 @@ func TestMinimumRoundTrip(t *testing.T) {
 				if refusals--; refusals < 0 {
 					return nil
 				}
-				x.delay = 0
+				x.delay = 100 * time.Microsecond
 				return errors.New(loading)
 			}
 		})
