@@ -125,6 +125,37 @@ func TestLookBeforeLedger(t *testing.T) {
 	})
 }
 
+// A lock is for one period: if the next one has begun when it is granted, it is of no use. A second needs no lock.
+func TestLockOfAnotherPeriod(t *testing.T) {
+	inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {
+		x.elsewhere = true
+		time.Sleep(24*time.Hour - time.Second)
+		x.try = func(attempt int) error {
+			if attempt == 1 {
+				time.Sleep(2 * time.Second)
+			}
+			return nil
+		}
+		n, _, err := x.next(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "20000102", n.Span.Label)
+		require.Equal(t, 2, x.attempts)
+	})
+	inBubble(t, func(_ *fixture, c *Config) {
+		seconds := calendar.Calendar{Location: time.UTC, Unit: calendar.Second}
+		c.Calendar, c.Seconds = seconds, true
+		c.SpanAt = func(at time.Time) (calendar.Span, error) {
+			p := *seconds.At(at)
+			return calendar.Span{Period: p, From: p.Start, To: p.End, Date: p.Label}, nil
+		}
+	}, func(t *testing.T, x *fixture) {
+		n, _, err := x.next(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "20000101000000", n.Span.Label)
+		require.Zero(t, x.attempts)
+	})
+}
+
 // A second look needs no confirmation of its own, so it does not leave with a lock whose replicas are not asked.
 func TestLookWithReplicas(t *testing.T) {
 	inBubble(t, func(x *fixture, c *Config) {

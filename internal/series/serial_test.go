@@ -103,15 +103,17 @@ func TestOtherRecords(t *testing.T) {
 		"no hash":              {[]string{"list"}, "5", today, 1500, 1, 0, "a", `"text":"another type of key"`},
 		"no string":            {record(), "list", today, 1500, 1, 0, "a", `"text":"another type of key"`},
 		"a large counter":      {record(), strings.Repeat("9", 30), today, 1500, 0, 0, "a", "1000000000000000"},
-		"a process remembers":  {nil, "", today, 1500, 1, 5, "a", `"lost"`},
+		"a process remembers":  {nil, "", today, 1500, 1, 5, "a", `"status":"lost"`},
 		"prepared":             {prepared, "0", tomorrow, 2500, 1, 0, "a", `1`},
-		"prepared, far":        {prepared, "0", tomorrow, 2500, 1, 0, "af", `"missing"`},
-		"prepared, far, n = 0": {prepared, "0", tomorrow, 2500, 0, 0, `{"all":true,"far":true}`, `"missing"`},
-		"prepared and lost":    {prepared, "", tomorrow, 2500, 1, 0, "a", `"lost"`},
-		"its counter is lost":  {prepared, "5", today, 1500, 0, 0, next + "}", `"lost"`},
-		"it is doubtful":       {record("doubtful", "20211025 20211026"), "5", today, 1500, 0, 0, next + "}", `"lost"`},
+		"prepared, far":        {prepared, "0", tomorrow, 2500, 1, 0, "af", `"status":"missing"`},
+		"prepared, far, n = 0": {prepared, "0", tomorrow, 2500, 0, 0, `{"all":true,"far":true}`, `"status":"missing"`},
+		"prepared and lost":    {prepared, "", tomorrow, 2500, 1, 0, "a", `"status":"lost"`},
+		"its counter is lost":  {prepared, "5", today, 1500, 0, 0, next + "}", `"status":"lost"`},
+		"it is doubtful":       {record("doubtful", "20211025 20211026"), "5", today, 1500, 0, 0, next + "}", `"status":"lost"`},
 		"it is repaired": {append(prepared, "firstAhead", "7"), "5", today, 1500, 0, 0,
 			next + `,"grant":{"floor":3}}`, "6"},
+		"taken over": {append(prepared, "firstAhead", "7"), "", "20211025 2100 3100" + settings, 2500, 0, 3,
+			`{"purpose":"takeover","seq":9}`, `"above":"3"`},
 		"no master": {nil, "", today + " ledger", 1500, 1, 0, "a", `"unknown"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +169,7 @@ func TestOtherRecords(t *testing.T) {
 	m.FlushAll()
 	m.SetTime(time.Unix(2500, 0))
 	m.HSet("r", "entered", today+" ledger", "doubtful", "20211024 20211027", "ledger", "20211027+")
-	require.Contains(t, run(tomorrow+" ledger", 0), `"lost"`, "the ledger was not used for that label")
+	require.Contains(t, run(tomorrow+" ledger", 0), `"status":"lost"`, "the ledger was not used for that label")
 }
 
 // A clock that was ahead twice leaves one doubtful run, up to the greatest label ever used. It begins after a jump.

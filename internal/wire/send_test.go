@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -457,6 +458,43 @@ func TestNoConnectionBecomesFree(t *testing.T) {
 	})
 }
 
+// If a hook fails without telling its commands, none of them was answered.
+func TestHookFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		var failure error
+		x.redis.AddHook(hook(func(ctx context.Context, cmds []redis.Cmder, next func() error) error {
+			if len(cmds) > 1 {
+				return io.EOF
+			}
+			if failure != nil {
+				<-ctx.Done()
+				return failure
+			}
+			return next()
+		}))
+		_, release := x.hold()
+		x.queue(t, "first")
+		var calls []*call
+		for _, key := range keys(2) {
+			c := newCall(key, "")
+			c.Repeat = wire.IfUnsent
+			x.Start(t.Context(), x.node, c.Item)
+			calls = append(calls, c)
+		}
+		release()
+		for _, c := range calls {
+			require.ErrorIs(t, c.Result.Err, io.EOF)
+			require.Len(t, c.lostErrors(), 1)
+		}
+		failure = &net.OpError{Op: "read", Err: context.DeadlineExceeded}
+		c := newCall("k", "")
+		c.Repeat = wire.IfUnsent
+		require.Error(t, errOf(x.do(t.Context(), c)))
+		require.Len(t, c.lostErrors(), 1, "there was a connection")
+	})
+}
+
 // A refusal is named although later attempts only fail for want of time.
 func TestRefusalBeforeATimeout(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
@@ -472,11 +510,16 @@ func TestRefusalBeforeATimeout(t *testing.T) {
 				return errors.New(loading)
 			}
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 		defer cancel()
 		err := errOf(x.next(ctx, "k"))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "; before that: "+loading)
+		refused = false
+		x.set(func() { x.silent = 0 })
+		c := newCall("k", "")
+		c.Repeat = wire.IfUnsent
+		require.ErrorContains(t, errOf(x.do(t.Context(), c)), "; before that: "+loading)
 	})
 }
 
