@@ -131,6 +131,9 @@ func (t *trial) work(dir string) {
 		if first {
 			got, by = m.test.run(t.ctx, dir)
 		}
+		if t.ctx.Err() != nil {
+			return
+		}
 		if got != lived {
 			t.note(m, broken, "without a change, "+by+" fails; ")
 			continue
