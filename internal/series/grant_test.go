@@ -88,14 +88,268 @@ func TestLook(t *testing.T) {
 						}
 						want = 2
 					}
+					runs := 0
+					x.hook = func(_ bool, send func() error) error {
+						runs++
+						return send()
+					}
 					n, _, err := x.next(t.Context())
 					require.NoError(t, err)
 					require.Equal(t, want, n.Last)
+					require.Equal(t, 1, x.looks)
+					if !opened && !elsewhere {
+						require.Equal(t, 1+3, runs, "the first one lacks the script's source")
+					}
 					require.Equal(t, !opened, floors == 1)
 					require.Equal(t, opened || elsewhere, x.released == 1)
 				})
 			})
 		}
+	}
+}
+
+// A ledger is not asked either if another process has opened the period meanwhile.
+func TestLookBeforeLedger(t *testing.T) {
+	inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {
+		x.elsewhere = true
+		x.try = func(int) error {
+			x.try = nil
+			other := &fixture{Series: New(*x.Config), redis: x.redis, elsewhere: true}
+			_, _, err := other.next(t.Context())
+			return err
+		}
+		n, _, err := x.next(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 2, n.Last)
+		require.Equal(t, 1, x.asked)
+	})
+}
+
+// A lock is for one period: if the next one has begun when it is granted, it is of no use. A second needs no lock.
+func TestLockOfAnotherPeriod(t *testing.T) {
+	inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {
+		x.elsewhere = true
+		time.Sleep(24*time.Hour - time.Second)
+		x.try = func(attempt int) error {
+			if attempt == 1 {
+				time.Sleep(2 * time.Second)
+			}
+			return nil
+		}
+		n, _, err := x.next(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "20000102", n.Span.Label)
+		require.Equal(t, 2, x.attempts)
+	})
+	inBubble(t, func(_ *fixture, c *Config) {
+		seconds := calendar.Calendar{Location: time.UTC, Unit: calendar.Second}
+		c.Calendar, c.Seconds = seconds, true
+		c.SpanAt = func(at time.Time) (calendar.Span, error) {
+			p := *seconds.At(at)
+			return calendar.Span{Period: p, From: p.Start, To: p.End, Date: p.Label}, nil
+		}
+	}, func(t *testing.T, x *fixture) {
+		n, _, err := x.next(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "20000101000000", n.Span.Label)
+		require.Zero(t, x.attempts)
+	})
+}
+
+// A second look needs no confirmation of its own, so it does not leave with a lock whose replicas are not asked.
+func TestLookWithReplicas(t *testing.T) {
+	inBubble(t, func(x *fixture, c *Config) {
+		withLedger(0)(x, c)
+		c.Replicas = Replicas{N: 1, Timeout: time.Second}
+	}, func(t *testing.T, x *fixture) {
+		_, _, err := x.next(t.Context())
+		require.Error(t, err, "this Redis has no WAIT")
+		require.Positive(t, x.attempts)
+		require.Zero(t, x.looks)
+	})
+}
+
+// The lease of a lock counts from the request for it, and an opening ends a second before.
+func TestLockIsSlow(t *testing.T) {
+	inBubble(t, withLedger(6*time.Second), func(t *testing.T, x *fixture) {
+		x.try = func(int) error {
+			time.Sleep(3 * time.Second)
+			return nil
+		}
+		began := time.Now()
+		_, _, err := x.next(context.Background())
+		require.ErrorIs(t, err, ErrLedger)
+		require.Equal(t, LockExpiry-margin, time.Since(began))
+	})
+}
+
+// A grant may be used until its lock expires. The start counts only if the floor knows of no number at or below it.
+func TestGrant(t *testing.T) {
+	for floor, base := range map[int64]string{-1: `"lease":8000,"base":4,"lock"`, 0: `"lease":5000,"base":4,"floor":0`,
+		4: `"lease":5000,"base":0,"floor":4`, 5: `"lease":5000,"base":4,"floor":5`} {
+		inBubble(t, func(_ *fixture, c *Config) {
+			if c.Base = 4; floor >= 0 {
+				c.Floor = func(context.Context, string, time.Time) (int64, error) {
+					time.Sleep(time.Second)
+					return floor, nil
+				}
+			}
+		}, func(t *testing.T, x *fixture) {
+			x.try = func(int) error {
+				time.Sleep(3 * time.Second)
+				return nil
+			}
+			began := time.Now()
+			n, _, err := x.next(context.Background())
+			require.NoError(t, err)
+			require.Equal(t, 1+max(4, floor), n.Last)
+			require.Contains(t, x.granted, base)
+			if floor >= 0 {
+				began = began.Add(3 * time.Second) // the second look
+			}
+			require.Contains(t, x.granted, fmt.Sprintf(`"checked":%d,`, began.UnixMilli()))
+		})
+	}
+}
+
+// A further block needs no floor, and is no opening.
+func TestNextBlock(t *testing.T) {
+	floors := 0
+	inBubble(t, func(x *fixture, c *Config) {
+		withLedger(0)(x, c)
+		c.Floor = func(context.Context, string, time.Time) (int64, error) {
+			floors++
+			return 0, nil
+		}
+	}, func(t *testing.T, x *fixture) {
+		var call *Call
+		for range 11 {
+			var err error
+			_, call, err = x.next(t.Context())
+			require.NoError(t, err)
+		}
+		require.Equal(t, 2, x.asked)
+		require.Nil(t, call.Events.Opened)
+		require.Equal(t, 1, floors)
+		require.NotContains(t, x.granted, "floor")
+	})
+}
+
+// If a grant is not valid any more, the script does not release the lock.
+func TestStaleGrant(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, x *fixture) {
+		x.hook = func(grant bool, send func() error) error {
+			if !grant {
+				return send()
+			}
+			x.hook = nil
+			x.redis.SetTime(time.Now().Add(LockExpiry))
+			defer x.redis.SetTime(time.Time{})
+			return send()
+		}
+		n, _, err := x.next(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n.Last)
+		require.Equal(t, 1, x.released)
+		require.Equal(t, 2, x.attempts)
+	})
+}
+
+// An operator raises a counter to the sequence or above the floor, whichever is higher. Nothing is lowered.
+func TestRaise(t *testing.T) {
+	inBubble(t, func(_ *fixture, c *Config) {
+		c.Floor = func(context.Context, string, time.Time) (int64, error) { return 7, nil }
+	}, func(t *testing.T, x *fixture) {
+		lost := true
+		x.hook = func(grant bool, send func() error) error {
+			err := send()
+			if grant && lost { // an operator's sequence may be raised twice
+				lost, err = false, io.EOF
+			}
+			return err
+		}
+		raise := func(seq int64) string {
+			call, err := x.NewCall(t.Context(), "IS", "", 0)
+			require.NoError(t, err)
+			require.NoError(t, call.Raise(t.Context(), ForRaise, seq, true))
+			content, err := x.redis.Get("serial:{IS}:20000101")
+			require.NoError(t, err)
+			return content
+		}
+		require.Equal(t, "7", raise(5))
+		require.Equal(t, "9", raise(9))
+		require.Equal(t, "9", raise(8))
+		x.redis.Del("serial:{IS}:20000101")
+		require.Equal(t, "8", raise(8))
+	})
+}
+
+// A call ends at its own deadline, although its opening goes on.
+func TestCallEndsBeforeItsOpening(t *testing.T) {
+	inBubble(t, withLedger(2500*time.Millisecond), func(t *testing.T, x *fixture) {
+		x.try = func(attempt int) error {
+			time.Sleep(4 * time.Second)
+			if attempt == 1 {
+				return io.EOF
+			}
+			return nil
+		}
+		began := time.Now()
+		_, _, err := x.next(context.Background())
+		require.ErrorIs(t, err, ErrNoAnswer)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "for its period to be opened")
+		require.Equal(t, AnswerTime, time.Since(began))
+		time.Sleep(5 * time.Second)
+		require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 1, Cause: CallerLeft}}, x.explained())
+	})
+}
+
+// A lost counter is repaired by its floor, as if the period were opened.
+func TestLostCounter(t *testing.T) {
+	floors := 0
+	inBubble(t, func(_ *fixture, c *Config) {
+		c.Floor = func(context.Context, string, time.Time) (int64, error) {
+			floors++
+			return 7 * int64(floors-1), nil
+		}
+	}, func(t *testing.T, x *fixture) {
+		_, _, err := x.next(t.Context())
+		require.NoError(t, err)
+		x.redis.Del("serial:{IS}:20000101")
+		n, call, err := x.next(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 8, n.Last)
+		require.Equal(t, n.Span, call.Events.Lost)
+		require.Equal(t, 2, floors)
+		x.Config.Floor = nil
+		x.redis.Del("serial:{IS}:20000101")
+		_, _, err = x.next(t.Context())
+		require.Equal(t, Lost, err.(*Refusal).Status)
+		require.NoError(t, x.redis.Set("serial:{IS}:20000101", "7"))
+		_, _, err = x.next(t.Context())
+		require.Equal(t, Lost, err.(*Refusal).Status, "it went back")
+		require.NoError(t, x.redis.Set("serial:{IS}:20000101", "8"))
+		n, _, err = x.next(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 9, n.Last)
+	})
+}
+
+// No period is opened by a clock that is too far from this host's, in either direction.
+func TestSkew(t *testing.T) {
+	for ahead, opens := range map[time.Duration]bool{-2 * time.Hour: false, -time.Hour: true, time.Hour: true,
+		2 * time.Hour: false} {
+		inBubble(t, nil, func(t *testing.T, x *fixture) {
+			x.redis.SetTime(time.Now().Add(ahead))
+			_, _, err := x.next(t.Context())
+			if opens {
+				require.NoError(t, err)
+			} else {
+				require.Equal(t, Skewed, err.(*Refusal).Status)
+				require.Equal(t, 1, x.released)
+			}
+		})
 	}
 }
 
@@ -120,6 +374,22 @@ func TestCallerLeaves(t *testing.T) {
 		require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 1, Cause: CallerLeft}}, x.explained())
 		require.Equal(t, 1, x.asked)
 	})
+	// A number that is stored is no gap.
+	inBubble(t, withLedger(2*time.Second), func(t *testing.T, x *fixture) {
+		x.request = "id"
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, _, err := x.next(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(2 * time.Second)
+		require.Empty(t, x.explained())
+		answer, err := x.redis.Get("serial:{IS}:once:id")
+		require.NoError(t, err)
+		require.Regexp(t, `^20000101 \d+ \d+ days #aa ledger "20000101" "" 1 plain$`, answer, "as 0.5.0 reads it")
+		n, _, err := x.next(t.Context())
+		require.NoError(t, err)
+		require.True(t, n.Repeated)
+	})
 	// Only a query to a floor ends with its caller.
 	inBubble(t, func(_ *fixture, c *Config) {
 		c.Floor = func(ctx context.Context, _ string, _ time.Time) (int64, error) {
@@ -136,40 +406,94 @@ func TestCallerLeaves(t *testing.T) {
 	})
 }
 
-// A grant is sent again for another span of its period, but not for another period. Then its block is a gap.
+// withHours makes a day's numbers print the hour, so that a span is an hour.
+func withHours(_ *fixture, c *Config) {
+	day := c.SpanAt
+	c.SpanAt = func(at time.Time) (calendar.Span, error) {
+		span, err := day(at)
+		hour := at.Truncate(time.Hour)
+		span.From, span.To, span.Date = hour.Unix(), hour.Unix()+3600, hour.Format("15")
+		return span, err
+	}
+}
+
+// A grant is sent again for another span of its period, but not for another period. Then its block is a gap. The same
+// holds if the clock leaves the span before the grant is sent.
 func TestClockLeavesSpan(t *testing.T) {
 	for date, hour := range map[string]int{"12": 11, "00": 23} {
-		inBubble(t, func(x *fixture, c *Config) {
-			withLedger(0)(x, c)
-			day := c.SpanAt
-			c.SpanAt = func(at time.Time) (calendar.Span, error) {
-				span, err := day(at)
-				hour := at.Truncate(time.Hour)
-				span.From, span.To, span.Date = hour.Unix(), hour.Unix()+3600, hour.Format("15")
-				return span, err
-			}
-		}, func(t *testing.T, x *fixture) {
-			time.Sleep(time.Duration(hour)*time.Hour + 3599*time.Second)
-			x.hook = func(grant bool, send func() error) error {
-				if grant {
-					x.hook = nil
-					time.Sleep(2 * time.Second)
+		for _, ledger := range []time.Duration{0, 2 * time.Second} {
+			grants := 0
+			inBubble(t, func(x *fixture, c *Config) {
+				withLedger(ledger)(x, c)
+				withHours(x, c)
+			}, func(t *testing.T, x *fixture) {
+				time.Sleep(time.Duration(hour)*time.Hour + 3599*time.Second)
+				x.hook = func(grant bool, send func() error) error {
+					if grant {
+						grants++
+					}
+					if grant && ledger == 0 && grants == 1 {
+						time.Sleep(2 * time.Second)
+					}
+					return send()
 				}
-				return send()
-			}
-			n, _, err := x.next(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, date, n.Span.Date)
-			if hour == 23 {
-				require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 10, Cause: BlockBurned}}, x.explained())
-				require.Equal(t, 2, x.asked)
-			} else {
-				require.Empty(t, x.explained())
-				require.Equal(t, 1, x.asked)
-			}
-			require.EqualValues(t, 1, n.Last)
-		})
+				n, _, err := x.next(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, date, n.Span.Date)
+				if hour == 23 {
+					require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 10, Cause: BlockBurned}}, x.explained())
+					require.Equal(t, 2, x.asked)
+				} else {
+					require.Empty(t, x.explained())
+					require.Equal(t, 1, x.asked)
+					require.Equal(t, ledger == 0, grants > 1)
+				}
+				require.EqualValues(t, 1, n.Last)
+			})
+		}
 	}
+}
+
+// A grant is not sent for ever to a server whose clock jumps.
+func TestClockJumpsDuringGrant(t *testing.T) {
+	inBubble(t, func(x *fixture, c *Config) {
+		withLedger(0)(x, c)
+		withHours(x, c)
+	}, func(t *testing.T, x *fixture) {
+		jumps := 0
+		x.hook = func(grant bool, send func() error) error {
+			if grant && jumps <= clockTries {
+				jumps++
+				x.redis.SetTime(time.Now().Add(time.Duration(jumps%2) * time.Hour))
+				defer func() {
+					if jumps > clockTries {
+						x.redis.SetTime(time.Time{})
+					}
+				}()
+			}
+			return send()
+		}
+		n, _, err := x.next(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 11, n.Last)
+		require.Contains(t, x.explained(), Gap{Type: "IS", First: 1, Last: 10, Cause: BlockBurned})
+	})
+}
+
+// If another process opens the period meanwhile, a grant opens nothing.
+func TestOpenedMeanwhile(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, x *fixture) {
+		x.try = func(int) error {
+			x.try = nil
+			_, _, err := (&fixture{Series: New(*x.Config), redis: x.redis, elsewhere: true}).next(t.Context())
+			return err
+		}
+		n, call, err := x.next(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 2, n.Last)
+		require.Nil(t, call.Events.Opened)
+		require.Equal(t, 1, x.released)
+	})
 }
 
 // If an installation gets no answer, it is not repeated, and the lock is kept until it expires. If it did not run, the
@@ -186,6 +510,7 @@ func TestInstallationFails(t *testing.T) {
 		"its answer is lost": {io.EOF, true, 0, number, 2},
 		"it is lost":         {io.EOF, false, 0, number, 11},
 		"it is refused":      {redisError("OOM command not allowed"), false, 1, block, 11},
+		"it may pass":        {redisError("LOADING Redis is loading the dataset in memory"), false, 1, block, 11},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {
@@ -211,6 +536,31 @@ func TestInstallationFails(t *testing.T) {
 	}
 }
 
+// Without a block, what did not run is sent again, and what may have run is not.
+func TestInstallationWithoutBlockFails(t *testing.T) {
+	loading := redisError("LOADING Redis is loading the dataset in memory")
+	for want, failure := range map[int64]error{1: loading, 2: io.EOF} {
+		inBubble(t, nil, func(t *testing.T, x *fixture) {
+			x.hook = func(grant bool, send func() error) error {
+				if !grant {
+					return send()
+				}
+				if x.hook = nil; want == 2 {
+					require.NoError(t, send())
+				}
+				return failure
+			}
+			n, _, err := x.next(t.Context())
+			if want == 2 {
+				require.ErrorIs(t, err, failure)
+				n, _, err = x.next(t.Context())
+			}
+			require.NoError(t, err)
+			require.Equal(t, want, n.Last)
+		})
+	}
+}
+
 type redisError string
 
 func (e redisError) Error() string { return string(e) }
@@ -227,5 +577,36 @@ func TestLedgerIsLate(t *testing.T) {
 		require.Equal(t, LockExpiry-margin, time.Since(began))
 		time.Sleep(3 * time.Second)
 		require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 10, Cause: BlockBurned}}, x.explained())
+	})
+	// Nothing is known of its numbers if callers without a ledger issue numbers of the period, too.
+	inBubble(t, withLedger(9*time.Second), func(t *testing.T, x *fixture) {
+		other := *x.Config
+		other.Reserve = nil
+		_, _, err := (&fixture{Series: New(other), redis: x.redis}).next(t.Context())
+		require.NoError(t, err)
+		_, _, err = x.next(t.Context())
+		require.ErrorIs(t, err, ErrLedger)
+		time.Sleep(3 * time.Second)
+		require.Empty(t, x.explained())
+	})
+	// A floor that heeds its context returns its own error half a second before.
+	inBubble(t, func(_ *fixture, c *Config) {
+		c.Floor = func(ctx context.Context, _ string, _ time.Time) (int64, error) {
+			<-ctx.Done()
+			return 0, io.ErrUnexpectedEOF
+		}
+	}, func(t *testing.T, x *fixture) {
+		began := time.Now()
+		_, _, err := x.next(context.Background())
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		require.Equal(t, LockExpiry-margin-margin/2, time.Since(began))
+	})
+	// An operator needs no lock, and has as much time.
+	inBubble(t, withLedger(9*time.Second), func(t *testing.T, x *fixture) {
+		call, err := x.NewCall(context.Background(), "IS", "", 0)
+		require.NoError(t, err)
+		began := time.Now()
+		require.ErrorIs(t, call.Raise(context.Background(), ForRaise, 5, true), ErrLedger)
+		require.Equal(t, LockExpiry-margin, time.Since(began))
 	})
 }

@@ -1,6 +1,7 @@
 package series
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -27,6 +28,10 @@ type fixture struct {
 	try       func(attempt int) error // outcome of an attempt at the lock, nil if it is granted
 	elsewhere bool                    // the lock is on other servers
 	attempts  int
+	looks     int    // attempts at the lock with which a second look could leave
+	typ       string // of the calls, "IS" if it is ""
+	request   string // ID of the calls' requests, "" for none
+	granted   string // options of the last grant
 
 	mu       sync.Mutex // guards the rest
 	released int
@@ -101,7 +106,7 @@ func withLedger(delay time.Duration) func(*fixture, *Config) {
 
 // next makes a call for a number, as the four steps are made.
 func (x *fixture) next(ctx context.Context) (n Numbers, call *Call, err error) {
-	call, err = x.NewCall(ctx, "IS", "", 1)
+	call, err = x.NewCall(ctx, cmp.Or(x.typ, "IS"), x.request, 1)
 	if err != nil {
 		return n, call, err
 	}
@@ -127,6 +132,9 @@ func (x *fixture) Try(
 	ctx context.Context, deadline time.Time, tag, key string, behind *wire.Item, _ *wire.Note,
 ) (l Lock, sent bool, err error) {
 	x.attempts++
+	if behind != nil {
+		x.looks++
+	}
 	if x.try != nil {
 		err = x.try(x.attempts)
 	}
@@ -176,6 +184,9 @@ func (x *fixture) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 func (x *fixture) around(cmds []redis.Cmder, send func() error) error {
 	args := cmds[0].Args()
 	options, _ := args[len(args)-1].(string)
+	if strings.Contains(options, `"grant"`) {
+		x.granted = options
+	}
 	if x.hook == nil || !strings.HasPrefix(cmds[0].Name(), "eval") {
 		return send()
 	}

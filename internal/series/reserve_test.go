@@ -29,9 +29,11 @@ func TestReserve(t *testing.T) {
 		"many numbers":    {Found{Above: 20}, 0, 0, 12, 0, block{20, 32}, block{20, 12}, false},
 		"the last block":  {Found{Above: 95}, 0, 0, 1, 0, block{95, 99}, block{95, 4}, false},
 		"an operator":     {Found{Above: 20}, 0, 40, 0, 0, block{20, 50}, block{20, 30}, false},
+		"above the limit": {Found{Above: 120}, 0, 0, 1, 0, block{120, 121}, block{120, 1}, false},
+		"mixed":           {Found{Above: 20, Mixed: true}, 0, 0, 1, 0, block{20, 30}, block{20, 10}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &Series{Config: &Config{Block: 10, Limit: 99}}
+			s := &Series{Config: &Config{Block: 10, Limit: 99, Largest: 150}}
 			after := max(test.ledger, test.asked[0])
 			s.Reserve = func(_ context.Context, _, _ string, above, n int64) (int64, error) {
 				require.Equal(t, test.asked, block{above, n})
@@ -43,11 +45,13 @@ func TestReserve(t *testing.T) {
 			g, l := &grant{Base: 4}, lifts{}
 			require.NoError(t, o.reserve(t.Context(), g, &l))
 			require.Equal(t, test.want, *g.Block)
-			require.Equal(t, lifts{after: test.want[0], upto: test.want[1], follow: test.follow}, l)
+			require.Equal(t, lifts{after: test.want[0], upto: test.want[1], follow: test.follow, mixed: test.found.Mixed}, l)
 			for _, after = range []int64{test.asked[0] - 1, MaxSeq - test.asked[1] + 1} {
 				require.ErrorIs(t, o.reserve(t.Context(), g, &l), ErrLedger)
 			}
-			for answer, valid := range map[int64]bool{-1: false, 0: true, 99: true, 100: false} {
+			o.found.reply.Above = MaxSeq
+			require.Equal(t, Exhausted, o.reserve(t.Context(), g, &l).(*Refusal).Status, "no block can lie above")
+			for answer, valid := range map[int64]bool{-1: false, 0: true, 150: true, 151: false} {
 				s.Floor = func(context.Context, string, time.Time) (int64, error) { return answer, nil }
 				s.Calendar.Location = time.UTC
 				_, err := o.askFloor(t.Context(), o.found.span)

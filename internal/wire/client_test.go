@@ -84,6 +84,7 @@ func TestCallerLeaves(t *testing.T) {
 			}
 			require.NotContains(t, err.Error(), "suspended")
 			require.Zero(t, c.done.Load())
+			require.EqualValues(t, 1, c.leaves.Load())
 			time.Sleep(3 * time.Second)
 			require.EqualValues(t, 1, c.done.Load(), "the answer came late")
 			require.Equal(t, []int{0}, c.leftPlaces())

@@ -55,6 +55,7 @@ func TestGaveUp(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotErrorIs(t, err, context.DeadlineExceeded, "that is not the caller's")
 	require.ErrorContains(t, err, "; before that: context deadline exceeded")
+	require.Equal(t, err, wire.After(err, &before), "one is enough")
 }
 
 func TestFailed(t *testing.T) {

@@ -182,6 +182,38 @@ func TestMostShortPipelines(t *testing.T) {
 	}
 }
 
+// A caller sends by itself only if a place is free and nothing waits. What comes meanwhile is sent right after it.
+func TestAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.trip(t, time.Millisecond) // allows several pipelines
+		x.set(func() { x.delay = time.Millisecond })
+		x.queue(t, "a", "b") // so there are two connections
+		time.Sleep(time.Millisecond)
+		x.set(func() { x.delay = 0 })
+		synctest.Wait()
+		x.arrived()
+		answer, release := x.hold()
+		var all sync.WaitGroup
+		next := func(key string) {
+			all.Go(func() { require.NoError(t, errOf(x.next(context.Background(), key))) })
+			synctest.Wait()
+		}
+		x.node.SetMost(2) // one place
+		next("alone")
+		next("k")
+		require.Equal(t, []string{"evalsha:alone"}, x.arrived(), "no place is free")
+		time.Sleep(time.Millisecond)
+		answer()
+		require.Equal(t, []string{"evalsha:k"}, x.arrived())
+		x.queue(t, "waits")
+		x.node.SetMost(wire.MostInFlight)
+		next("last")
+		require.Equal(t, []string{"evalsha:waits evalsha:last"}, x.arrived(), "it does not overtake")
+		release()
+		all.Wait()
+	})
+}
+
 // Nobody overtakes waiting items, even if a place is free.
 func TestNobodyOvertakes(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
@@ -255,6 +287,27 @@ func TestMinimumRoundTrip(t *testing.T) {
 		require.Equal(t, 3, x.count(), "a refusal is no round trip")
 		release()
 	})
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.trip(t, 600*time.Microsecond)
+		refusals := 1
+		x.set(func() {
+			x.on = func([]string) any {
+				x.delay = 600 * time.Microsecond
+				if refusals--; refusals < 0 {
+					return nil
+				}
+				x.delay = 100 * time.Microsecond
+				return errors.New(loading)
+			}
+		})
+		require.NoError(t, errOf(x.next(t.Context(), "k")))
+		x.set(func() { x.on, x.delay = nil, 0 })
+		x.arrived()
+		_, release := x.hold()
+		x.queue(t, keys(10)...)
+		require.Equal(t, 3, x.count(), "neither is one that is repeated")
+		release()
+	})
 }
 
 // A stalled pipeline delays the others for only a few milliseconds. However many stall, at most one pipeline is added
@@ -301,6 +354,20 @@ func TestStalledForLong(t *testing.T) {
 		require.Less(t, x.count(), 17)
 		release()
 	}, func(opt *redis.Options, _ *wire.Replicas) { opt.PoolSize = 20 })
+}
+
+// However long a server hangs, items wait in the queue, and not for a connection.
+func TestAllConnectionsStall(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		_, release := x.hold()
+		x.queue(t, "first")
+		x.queue(t, keys(40)...)
+		time.Sleep(5 * time.Second)
+		require.Equal(t, 4, x.count())
+		require.EqualValues(t, 40-3*wire.TogetherInMemory, x.node.Waiting.Load())
+		release()
+	}, func(opt *redis.Options, _ *wire.Replicas) { opt.PoolSize = 4 })
 }
 
 // The oldest pipeline gives up its place, and the others keep theirs.
@@ -395,6 +462,57 @@ func TestDeadlineOfAForgottenItem(t *testing.T) {
 		release()
 		require.Equal(t, []string{"evalsha:first", "evalsha:behind"}, x.arrived())
 		require.Equal(t, wire.ErrUnsent, forgotten.Result.Err)
+	})
+}
+
+// Items travel together only if their deadlines are close, since a pipeline waits for a connection until the first.
+func TestDeadlinesTogether(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		answer, release := x.hold()
+		x.queue(t, "first")
+		for key, later := range []time.Duration{0, time.Second, 1001 * time.Millisecond, -time.Second} {
+			c := newCall(fmt.Sprint(key), "")
+			c.Deadline = c.Deadline.Add(later)
+			x.Start(t.Context(), x.node, c.Item)
+		}
+		x.arrived()
+		answer()
+		answer()
+		require.Equal(t, []string{"evalsha:0 evalsha:1 evalsha:3", "evalsha:2"}, x.arrived())
+		release()
+	})
+}
+
+// A repeated item that leaves does not keep callers from joining another one that waits.
+func TestRepeatedItemIsNotJoined(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.trip(t, time.Millisecond) // stalled after 15 ms
+		x.node.SetMost(2)           // one place
+		x.fail(errors.New(loading))
+		answer, release := x.hold()
+		var all sync.WaitGroup
+		do := func(c *call) {
+			all.Go(func() { require.NoError(t, errOf(x.do(t.Context(), c))) })
+			synctest.Wait()
+		}
+		repeated, waits, joins := newCall("a", "k"), newCall("b", "k"), newCall("c", "k")
+		repeated.Deadline = time.Now().Add(2 * time.Second) // so it does not travel with the one that waits
+		do(repeated)
+		x.queue(t, "between")
+		answer() // repeated is refused, and pauses
+		do(waits)
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		x.arrived()
+		for x.count() == 0 {
+			answer()
+		}
+		require.Equal(t, []string{"evalsha:a"}, x.arrived())
+		do(joins)
+		require.Equal(t, 2, waits.N)
+		release()
+		all.Wait()
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -91,6 +92,42 @@ func TestUnknownScript(t *testing.T) {
 		}
 		release()
 		all.Wait()
+		refusals := 0
+		x.set(func() {
+			x.on = func([]string) any {
+				if refusals++; refusals > 10 {
+					return nil
+				}
+				return errors.New("NOSCRIPT No matching script.")
+			}
+		})
+		require.ErrorContains(t, errOf(x.next(t.Context(), "k")), "NOSCRIPT")
+		require.Equal(t, 2, refusals, "the source is sent once")
+	})
+}
+
+// A pipeline has the source of one script at most, and has it once.
+func TestUnknownScripts(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		other := wire.NewScript("return redis.call('INCRBY', KEYS[1], 1)")
+		answer, release := x.hold()
+		x.queue(t, "first")
+		for _, key := range keys(4) {
+			c := newCall(key, "")
+			if key == "k1" {
+				c.Script = other
+			}
+			x.Start(t.Context(), x.node, c.Item)
+		}
+		x.arrived()
+		x.set(func() { clear(x.scripts) })
+		for range 3 {
+			answer()
+		}
+		require.Equal(t, []string{"evalsha:k0 evalsha:k1 evalsha:k2 evalsha:k3", "eval:k0 evalsha:k2 evalsha:k3", "eval:k1"},
+			x.arrived())
+		release()
 	})
 }
 
@@ -136,7 +173,7 @@ func TestRepeatsUntilTheDeadline(t *testing.T) {
 			x.set(func() { x.on = func([]string) any { return errors.New(tryAgain) } })
 			start := time.Now()
 			_, err := x.next(ctx, "k")
-			require.ErrorContains(t, err, tryAgain)
+			require.ErrorContains(t, err, "serial: Redis failed: "+tryAgain, "a repeat would come too late")
 			require.LessOrEqual(t, time.Since(start), timeLimit)
 			require.Greater(t, time.Since(start), timeLimit-time.Second)
 			require.Greater(t, x.count(), 15)
@@ -272,6 +309,18 @@ func TestNobodyWaitsForARepeat(t *testing.T) {
 			require.Equal(t, []int{0}, c.leftPlaces())
 		})
 	}
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		x.set(func() { x.loseAnswer = true })
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
+		defer cancel()
+		c := newCall("k", "")
+		require.ErrorIs(t, errOf(x.do(ctx, c)), context.DeadlineExceeded)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Len(t, x.arrived(), 1)
+		require.ErrorIs(t, c.Result.Earlier, io.EOF, "it may have run")
+	})
 }
 
 // A command and the one that follows it leave together, and each has its result. What has failed is repeated, in order.
@@ -394,6 +443,84 @@ func TestNoConnectionBecomesFree(t *testing.T) {
 		require.True(t, waited)
 		require.Empty(t, c.lostErrors(), "the first attempt was not sent")
 	})
+	// Otherwise, the wait ends before the deadline, so that the caller learns that nothing was sent.
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		x.redis.AddHook(hook(func(ctx context.Context, _ []redis.Cmder, _ func() error) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}))
+		start := time.Now()
+		c := newCall("k", "")
+		require.ErrorContains(t, errOf(x.do(t.Context(), c)), "no connection became free")
+		require.LessOrEqual(t, time.Since(start), timeLimit*19/20, "another attempt would be too short")
+		require.Empty(t, c.lostErrors())
+	})
+}
+
+// If a hook fails without telling its commands, none of them was answered.
+func TestHookFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		var failure error
+		x.redis.AddHook(hook(func(ctx context.Context, cmds []redis.Cmder, next func() error) error {
+			if len(cmds) > 1 {
+				return io.EOF
+			}
+			if failure != nil {
+				<-ctx.Done()
+				return failure
+			}
+			return next()
+		}))
+		_, release := x.hold()
+		x.queue(t, "first")
+		var calls []*call
+		for _, key := range keys(2) {
+			c := newCall(key, "")
+			c.Repeat = wire.IfUnsent
+			x.Start(t.Context(), x.node, c.Item)
+			calls = append(calls, c)
+		}
+		release()
+		for _, c := range calls {
+			require.ErrorIs(t, c.Result.Err, io.EOF)
+			require.Len(t, c.lostErrors(), 1)
+		}
+		failure = &net.OpError{Op: "read", Err: context.DeadlineExceeded}
+		c := newCall("k", "")
+		c.Repeat = wire.IfUnsent
+		require.Error(t, errOf(x.do(t.Context(), c)))
+		require.Len(t, c.lostErrors(), 1, "there was a connection")
+	})
+}
+
+// A refusal is named although later attempts only fail for want of time.
+func TestRefusalBeforeATimeout(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		refused := false
+		x.set(func() {
+			x.on = func([]string) any {
+				if refused {
+					x.silent = 1 << 30
+					return nil
+				}
+				refused = true
+				return errors.New(loading)
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		defer cancel()
+		err := errOf(x.next(ctx, "k"))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "; before that: "+loading)
+		refused = false
+		x.set(func() { x.silent = 0 })
+		c := newCall("k", "")
+		c.Repeat = wire.IfUnsent
+		require.ErrorContains(t, errOf(x.do(t.Context(), c)), "; before that: "+loading)
+	})
 }
 
 // Calls that share a limit for getting a connection have almost all of their own time.
@@ -486,12 +613,14 @@ func TestSendsByItself(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit, idle time.Duration
 		confirm     bool
+		read        time.Duration // the client's read timeout, 0 for its default
 		want        time.Duration // time until the caller has its result or leaves
 	}{
-		"just answered":               {15 * time.Second, 0, false, 7 * time.Second},
-		"the deadline is near":        {2 * time.Second, 0, false, 2 * time.Second},
-		"not used recently":           {6 * time.Second, time.Second, false, 6 * time.Second},
-		"no connection for pipelines": {6 * time.Second, 0, true, 6 * time.Second},
+		"just answered":               {15 * time.Second, 0, false, 0, 7 * time.Second},
+		"the deadline is near":        {2 * time.Second, 0, false, 0, 2 * time.Second},
+		"not used recently":           {6 * time.Second, time.Second, false, 0, 6 * time.Second},
+		"no connection for pipelines": {6 * time.Second, 0, true, 0, 6 * time.Second},
+		"no read timeout":             {6 * time.Second, 0, false, -1, 6 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, x *fixture) {
@@ -501,13 +630,16 @@ func TestSendsByItself(t *testing.T) {
 					time.Sleep(7 * time.Second)
 					return next()
 				}))
+				if test.read < 0 { // such a client's later hooks are left out
+					x.set(func() { x.delay = 7 * time.Second })
+				}
 				c := newCall("k", "")
 				c.Deadline, c.Confirm = time.Now().Add(test.limit), test.confirm
 				start := time.Now()
 				_, err := x.do(context.Background(), c)
 				require.Equal(t, test.want < 7*time.Second, err != nil)
 				require.Equal(t, test.want, time.Since(start))
-			}, oneReplica)
+			}, oneReplica, func(opt *redis.Options, _ *wire.Replicas) { opt.ReadTimeout = test.read })
 		})
 	}
 }

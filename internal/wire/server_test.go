@@ -275,11 +275,12 @@ func newFixture(t *testing.T, configure ...func(*redis.Options, *wire.Replicas))
 // A call is an item, and what its methods were called with.
 type call struct {
 	*wire.Item
-	args func(*wire.Item) []any
-	done atomic.Int32
-	mu   sync.Mutex // guards the rest
-	lost []error
-	left []int
+	args   func(*wire.Item) []any
+	done   atomic.Int32
+	leaves atomic.Int32
+	mu     sync.Mutex // guards the rest
+	lost   []error
+	left   []int
 }
 
 func (c *call) lostErrors() []error {
@@ -298,7 +299,7 @@ func (c *call) leftPlaces() []int {
 
 func (c *call) Arguments() []any { return c.args(c.Item) }
 func (c *call) Done()            { c.done.Add(1) }
-func (c *call) Leave()           {}
+func (c *call) Leave()           { c.leaves.Add(1) }
 
 func (c *call) Lost(err error) {
 	c.mu.Lock()

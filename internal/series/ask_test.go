@@ -1,0 +1,286 @@
+package series
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/calendar"
+)
+
+// together makes a call for each fixture while another call is under way, so that they wait. change runs before they
+// are sent. It returns the numbers and the calls in that order.
+func together(t *testing.T, x *fixture, change func(), fixtures ...*fixture) (last []int64, calls []*Call) {
+	x.hook = func(_ bool, send func() error) error {
+		x.hook = nil
+		time.Sleep(time.Millisecond)
+		defer change()
+		return send()
+	}
+	last, calls = make([]int64, len(fixtures)), make([]*Call, len(fixtures))
+	var all sync.WaitGroup
+	all.Go(func() { require.NoError(t, errOf(x.next(t.Context()))) })
+	synctest.Wait()
+	for i, f := range fixtures {
+		all.Go(func() {
+			n, call, err := f.next(t.Context())
+			require.NoError(t, err)
+			last[i], calls[i] = n.Last, call
+		})
+		synctest.Wait()
+	}
+	all.Wait()
+	return last, calls
+}
+
+// errOf returns the error of a call.
+func errOf(_ Numbers, _ *Call, err error) error { return err }
+
+// Calls of one type and span share a request. Others, and those whose number is stored, do not.
+func TestCallsShare(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, x *fixture) {
+		require.NoError(t, errOf(x.next(t.Context())))
+		stores := &fixture{Series: x.Series, redis: x.redis, request: "id"}
+		other := &fixture{Series: x.Series, redis: x.redis, typ: "AB"}
+		require.NoError(t, errOf(other.next(t.Context())))
+		last, _ := together(t, x, func() {}, x, stores, other, x)
+		require.Equal(t, []int64{3, 5, 2, 4}, last)
+		n, _, err := stores.next(t.Context())
+		require.NoError(t, err)
+		require.True(t, n.Repeated)
+		require.EqualValues(t, 5, n.Last)
+	})
+}
+
+// If the clock has left the span when calls that share a request are sent, each of them asks again, for one number. One
+// of them reports the offset.
+func TestSharedCallsAskAgain(t *testing.T) {
+	inBubble(t, func(_ *fixture, c *Config) { c.MaxSkew = -1 }, func(t *testing.T, x *fixture) {
+		require.NoError(t, errOf(x.next(t.Context())))
+		last, calls := together(t, x, func() { x.redis.SetTime(time.Now().Add(24 * time.Hour)) }, x, x, x)
+		slices.Sort(last)
+		require.Equal(t, []int64{1, 2, 3}, last)
+		content, err := x.redis.Get("serial:{IS}:20000102")
+		require.NoError(t, err)
+		require.Equal(t, "3", content)
+		offsets := 0
+		for _, call := range calls {
+			if call.Events.Offset != call.Events.Before {
+				offsets++
+			}
+		}
+		require.Equal(t, 1, offsets)
+	})
+}
+
+// If the clock was set back, calls that share a request wait for it.
+func TestSharedCallsAwaitClock(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, x *fixture) {
+		time.Sleep(3 * time.Second) // after midnight
+		require.NoError(t, errOf(x.next(t.Context())))
+		last, _ := together(t, x, func() {
+			x.hook = func(_ bool, send func() error) error {
+				x.redis.SetTime(time.Now().Add(-5 * time.Second))
+				return send()
+			}
+		}, x, x)
+		slices.Sort(last)
+		require.Equal(t, []int64{3, 4}, last)
+	})
+}
+
+// Calls for which a block has no number left ask again, and get one of the next block.
+func TestSharedCallsExceedBlock(t *testing.T) {
+	inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {
+		for range 8 {
+			require.NoError(t, errOf(x.next(t.Context())))
+		}
+		last, _ := together(t, x, func() {}, x, x, x)
+		slices.Sort(last)
+		require.Equal(t, []int64{10, 11, 12}, last)
+	})
+}
+
+// A clock that was set back is waited for, but neither for long nor beyond the caller's deadline.
+func TestClockSetBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		back, limit time.Duration
+		frozen      bool
+		least, most time.Duration // until the call ends
+		refused     bool
+	}{
+		"a little":            {6 * time.Second, time.Minute, false, 3 * time.Second, 3 * time.Second, false},
+		"too far":             {9 * time.Second, time.Minute, false, 0, 0, true},
+		"beyond the context":  {6 * time.Second, 2 * time.Second, false, 0, 0, true},
+		"it does not advance": {4 * time.Second, time.Minute, true, 4 * time.Second, 5 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, x *fixture) {
+				time.Sleep(3 * time.Second) // after midnight
+				require.NoError(t, errOf(x.next(t.Context())))
+				x.hook = func(_ bool, send func() error) error {
+					if back := time.Now().Add(-test.back); !test.frozen || back.Second() != 0 {
+						x.redis.SetTime(back)
+					}
+					return send()
+				}
+				if test.frozen {
+					x.redis.SetTime(time.Now().Add(-test.back))
+					x.hook = nil
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), test.limit)
+				defer cancel()
+				began := time.Now()
+				_, _, err := x.next(ctx)
+				require.GreaterOrEqual(t, time.Since(began), test.least)
+				require.LessOrEqual(t, time.Since(began), test.most)
+				if test.refused {
+					require.Equal(t, Future, err.(*Refusal).Status)
+				} else {
+					require.NoError(t, err)
+				}
+			})
+		})
+	}
+}
+
+// A clock that jumps is not followed for ever.
+func TestUnsteadyClock(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, x *fixture) {
+		runs := 0
+		x.hook = func(_ bool, send func() error) error {
+			if runs++; runs > 100 {
+				return io.EOF
+			}
+			x.redis.SetTime(time.Now().Add(time.Duration(runs%2) * 48 * time.Hour))
+			return send()
+		}
+		require.Equal(t, Unsteady, errOf(x.next(t.Context())).(*Refusal).Status)
+		require.LessOrEqual(t, runs, clockTries+5)
+	})
+}
+
+// No number is taken after the last day, nor in a span whose date cannot be printed.
+func TestNoSpan(t *testing.T) {
+	unprintable := errors.New("unprintable")
+	inBubble(t, func(_ *fixture, c *Config) { c.Until = time.Now().Unix() }, func(t *testing.T, x *fixture) {
+		require.Equal(t, Over, errOf(x.next(t.Context())).(*Refusal).Status)
+	})
+	inBubble(t, func(_ *fixture, c *Config) {
+		c.SpanAt = func(at time.Time) (calendar.Span, error) {
+			p := *c.Calendar.At(at)
+			return calendar.Span{Period: p, From: p.Start, To: p.End}, unprintable
+		}
+	}, func(t *testing.T, x *fixture) {
+		require.Equal(t, unprintable, errOf(x.next(t.Context())))
+	})
+}
+
+// A reading needs no confirmation by replicas.
+func TestReading(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, x *fixture) {
+		require.NoError(t, errOf(x.next(t.Context())))
+		confirmed := *x.Config
+		confirmed.Replicas = Replicas{N: 1, Timeout: time.Second} // this Redis has no WAIT
+		call, err := New(confirmed).NewCall(t.Context(), "IS", "", 0)
+		require.NoError(t, err)
+		reading, err := call.History(t.Context(), "20000101", "19991231")
+		require.NoError(t, err)
+		require.Equal(t, []int64{1, 1, -1}, reading.Last)
+	})
+}
+
+// A repeated answer is remembered like a number that was issued, unless it is of another period.
+func TestRepeatedAnswer(t *testing.T) {
+	for days, want := range []int64{1, 0} {
+		inBubble(t, func(_ *fixture, c *Config) { c.Shared, c.OnceFor = true, 48*time.Hour }, func(t *testing.T, x *fixture) {
+			x.request = "id"
+			other := &fixture{Series: New(*x.Config), redis: x.redis, request: "id"}
+			require.NoError(t, errOf(other.next(t.Context())))
+			time.Sleep(time.Duration(days) * 24 * time.Hour)
+			n, _, err := x.next(t.Context())
+			require.NoError(t, err)
+			require.True(t, n.Repeated)
+			require.Equal(t, `"20000101" "" "IS"`, n.Answer.Printed)
+			_, _, highest := x.memory.find(SharedType, n.Span)
+			require.Equal(t, want, highest)
+		})
+	}
+}
+
+// A loss that only the grant sees is reported.
+func TestLossSeenByGrant(t *testing.T) {
+	inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {
+		for range 3 {
+			require.NoError(t, errOf(x.next(t.Context())))
+		}
+		require.NoError(t, x.redis.Set("serial:{IS}:20000101", "1"))
+		call, err := New(*x.Config).NewCall(t.Context(), "IS", "", 0)
+		require.NoError(t, err)
+		require.NoError(t, call.Raise(t.Context(), ForRaise, 5, true))
+		require.NotNil(t, call.Events.Lost)
+	})
+}
+
+// A prepared period is not entered by a clock that is too far from this host's, in either direction.
+func TestPreparedAndFar(t *testing.T) {
+	for _, request := range []string{"", "id"} {
+		for _, behind := range []bool{false, true} {
+			inBubble(t, nil, func(t *testing.T, x *fixture) {
+				x.request = request
+				require.NoError(t, errOf(x.next(t.Context())))
+				call, err := x.NewCall(t.Context(), "IS", "", 0)
+				require.NoError(t, err)
+				require.NoError(t, call.Prepare(t.Context(), x).Err)
+				if behind {
+					time.Sleep(25 * time.Hour)
+					x.redis.SetTime(time.Now().Add(-2 * time.Hour))
+					x.request += request
+					require.NoError(t, errOf(x.next(t.Context())), "the process learns the offset")
+					time.Sleep(2 * time.Hour)
+					x.redis.SetTime(time.Now().Add(-2 * time.Hour))
+				} else {
+					x.redis.SetTime(time.Now().Add(24 * time.Hour))
+				}
+				x.request += request
+				require.Equal(t, Skewed, errOf(x.next(t.Context())).(*Refusal).Status)
+			})
+		}
+	}
+}
+
+// Several numbers are taken together, or none.
+func TestTooFewNumbers(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, x *fixture) {
+		require.NoError(t, errOf(x.next(t.Context())))
+		require.NoError(t, x.redis.Set("serial:{IS}:20000101", "9997"))
+		call, err := x.NewCall(t.Context(), "IS", "", 3)
+		require.NoError(t, err)
+		require.Equal(t, Exhausted, call.Take(t.Context()).Err.(*Refusal).Status)
+		content, err := x.redis.Get("serial:{IS}:20000101")
+		require.NoError(t, err)
+		require.Equal(t, "9997", content)
+	})
+}
+
+// A stored answer is confirmed again each time.
+func TestUnconfirmedAnswer(t *testing.T) {
+	inBubble(t, func(_ *fixture, c *Config) {
+		c.Replicas = Replicas{N: 1, Timeout: time.Second} // this Redis has no WAIT
+	}, func(t *testing.T, x *fixture) {
+		x.request = "id"
+		for range 2 {
+			require.Equal(t, Unconfirmed, errOf(x.next(t.Context())).(*Refusal).Status)
+		}
+		content, err := x.redis.Get("serial:{IS}:20000101")
+		require.NoError(t, err)
+		require.Equal(t, "1", content)
+	})
+}

@@ -1,0 +1,154 @@
+package series
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/wire"
+)
+
+// Time for which others hold the lock is not a call's own, but without a deadline it ends after half a minute.
+func TestTimeOfACall(t *testing.T) {
+	for limit, want := range map[time.Duration]time.Duration{0: longest, time.Hour: 25*time.Second + AnswerTime} {
+		inBubble(t, nil, func(t *testing.T, x *fixture) {
+			began := time.Now()
+			x.try = func(int) error {
+				if time.Since(began) < 25*time.Second {
+					return ErrTaken
+				}
+				x.hook = func(bool, func() error) error {
+					time.Sleep(time.Minute)
+					return errors.New("hangs")
+				}
+				return nil
+			}
+			ctx := context.Background()
+			if limit > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, limit)
+				defer cancel()
+			}
+			require.ErrorIs(t, errOf(x.next(ctx)), ErrNoAnswer)
+			require.InDelta(t, want, time.Since(began), float64(200*time.Millisecond))
+			require.Less(t, x.attempts, 1000, "pauses grow")
+		})
+	}
+}
+
+// both makes two calls, of which the second one waits for the first one's opening.
+func both(x *fixture, first, second context.Context) (errs [2]error) {
+	var all sync.WaitGroup
+	for i, ctx := range []context.Context{first, second} {
+		all.Go(func() { errs[i] = errOf(x.next(ctx)) })
+		synctest.Wait()
+	}
+	all.Wait()
+	return errs
+}
+
+// An outage ends all calls that wait for an opening. After another failure, they make their own attempt.
+func TestOpeningFails(t *testing.T) {
+	broken := errors.New("broken")
+	inBubble(t, func(x *fixture, c *Config) {
+		c.Reserve = func(context.Context, string, string, int64, int64) (int64, error) {
+			time.Sleep(time.Second)
+			x.asked++
+			return 0, broken
+		}
+	}, func(t *testing.T, x *fixture) {
+		for _, err := range both(x, t.Context(), t.Context()) {
+			require.ErrorIs(t, err, broken)
+			require.True(t, wire.IsOutage(err))
+		}
+		require.Equal(t, 1, x.asked)
+	})
+	inBubble(t, func(x *fixture, c *Config) {
+		c.Floor = func(context.Context, string, time.Time) (int64, error) {
+			time.Sleep(time.Second)
+			if x.asked++; x.asked == 1 {
+				return 0, broken
+			}
+			return 0, nil
+		}
+	}, func(t *testing.T, x *fixture) {
+		errs := both(x, t.Context(), t.Context())
+		require.ErrorIs(t, errs[0], broken)
+		require.NoError(t, errs[1])
+	})
+}
+
+// A call without a deadline waits for another call's opening for half a minute. That time is not its own.
+func TestWaitForOpening(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, x *fixture) {
+		x.try = func(int) error { return ErrTaken }
+		patient, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+		defer cancel()
+		began := time.Now()
+		var waited time.Duration
+		var all sync.WaitGroup
+		all.Go(func() { _ = errOf(x.next(patient)) })
+		synctest.Wait()
+		all.Go(func() {
+			err := errOf(x.next(context.Background()))
+			require.ErrorIs(t, err, ErrTaken)
+			waited = time.Since(began)
+		})
+		all.Wait()
+		require.Equal(t, longest, waited)
+	})
+	inBubble(t, withLedger(6*time.Second), func(t *testing.T, x *fixture) {
+		x.hook = func(grant bool, send func() error) error {
+			if !grant && x.asked > 0 {
+				time.Sleep(time.Minute)
+			}
+			return send()
+		}
+		began := time.Now()
+		errs := both(x, t.Context(), t.Context())
+		require.NoError(t, errs[0])
+		require.ErrorIs(t, errs[1], ErrNoAnswer)
+		require.InDelta(t, 6*time.Second+AnswerTime, time.Since(began), float64(time.Second))
+	})
+}
+
+// A call that gives up says what the opening for which it waits has met.
+func TestWaitNamesFailure(t *testing.T) {
+	inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {
+		x.elsewhere = true
+		x.try = func(int) error {
+			x.hook = func(bool, func() error) error {
+				return redisError("LOADING Redis is loading the dataset in memory")
+			}
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
+		defer cancel()
+		err := both(x, t.Context(), ctx)[1]
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "; before that: LOADING")
+	})
+}
+
+// A call that waits for the lock beyond midnight lets those go who wait for yesterday's opening.
+func TestWaitAcrossMidnight(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, x *fixture) {
+		time.Sleep(24*time.Hour - time.Second)
+		x.try = func(int) error {
+			if time.Now().Day() == 1 {
+				return ErrTaken
+			}
+			return nil
+		}
+		began := time.Now()
+		for _, err := range both(x, t.Context(), t.Context()) {
+			require.NoError(t, err)
+		}
+		require.Less(t, time.Since(began), 2*time.Second)
+	})
+}
