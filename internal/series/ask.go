@@ -80,7 +80,6 @@ func (c *asker) spanAfter(r *Reply) (*Target, error) {
 // send sends a request for a span, or joins one that waits. It returns the request whose reply counts, and the caller's
 // place in it.
 func (c *asker) send(ctx context.Context, r *request, span *Target) (*request, int, error) {
-	c.sent = true
 	c.aim(r, span)
 	item, place, err := c.series.wire.Do(ctx, c.node, &r.Item)
 	if err != nil {

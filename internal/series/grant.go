@@ -42,17 +42,17 @@ func (c *Call) Lock(ctx context.Context, locks Locks, out Outcome) Outcome {
 		}
 		out.found, out.look = look, true
 	}
-	next := c.afterLock(ctx, err)
+	next := afterLock(err)
 	next.found, next.look, next.lock, next.since = out.found, out.look, lock, since
 	return next
 }
 
 // afterLock returns the outcome of an attempt at the lock that ended with err.
-func (c *Call) afterLock(ctx context.Context, err error) Outcome {
+func afterLock(err error) Outcome {
 	switch {
 	case err == nil:
 		return Outcome{Step: Locked}
-	case errors.Is(err, ErrTaken), wire.EndOf(ctx) == nil && wire.Transient(err) && time.Now().Before(c.deadline):
+	case errors.Is(err, ErrTaken), wire.Transient(err): // Wait ends with the call's time
 		return Outcome{Step: Wait}
 	}
 	return Outcome{Err: err}

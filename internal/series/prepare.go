@@ -98,7 +98,7 @@ func (c *Call) lockNext(ctx context.Context, locks Locks, upcoming *Target) (*op
 	}
 	lock, _, err := locks.Try(ctx, c.deadline, c.counts, c.series.lock(c.typ, upcoming.Label), nil, c.note)
 	c.refused = err
-	switch out := c.afterLock(ctx, err); out.Step {
+	switch out := afterLock(err); out.Step {
 	case Locked:
 		out.lock, out.since = lock, since
 		return &opening{Call: c.detach(out), Outcome: out}, out

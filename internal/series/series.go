@@ -131,7 +131,6 @@ type asker struct {
 	n        int           // numbers to issue
 	deadline time.Time     // nothing is sent after it, apart from what was begun under a lock
 	reads    bool          // the call only reads
-	sent     bool          // the call has sent something itself
 	slept    time.Duration // time spent waiting for a server's clock
 	note     *wire.Note    // gets the failures of what other callers wait for, too; nil before that
 }
@@ -153,7 +152,8 @@ func (s *Series) NewCall(ctx context.Context, typ, requestID string, n int) (*Ca
 		}
 	}
 	c := calls.Get().(*Call)
-	*c = Call{asker: asker{series: s, typ: typ, counts: typ, once: requestID, n: n}, began: time.Now()}
+	now := s.memory.made.Add(time.Since(s.memory.made)) // this reads one clock, and time.Now two
+	*c = Call{asker: asker{series: s, typ: typ, counts: typ, once: requestID, n: n}, began: now}
 	if s.Shared {
 		c.counts = SharedType
 	}
@@ -167,14 +167,9 @@ func (s *Series) NewCall(ctx context.Context, typ, requestID string, n int) (*Ca
 // calls has Calls to use again: with many callers, a new one each time costs a tenth of the throughput.
 var calls = sync.Pool{New: func() any { return new(Call) }}
 
-// Free lets another call use the memory of c, which has ended without an error. The caller must not use it any more. It
-// does nothing unless the call has only joined others: an opening may still be at work.
-func (c *Call) Free() {
-	if !c.sent {
-		*c = Call{}
-		calls.Put(c)
-	}
-}
+// Free lets another call use the memory of c, which has ended without an error. The caller must not use it any more. What
+// continues after its caller has left has a copy.
+func (c *Call) Free() { calls.Put(c) }
 
 // Restart gives the call the time of a new one.
 func (c *Call) Restart() {

@@ -86,7 +86,7 @@ func (n *Node) sendAlone(ctx context.Context, i *Item) (sent bool) {
 	}()
 	again := n.sender.send(items, i.Deadline.Add(-n.sender.read), &n.sender.alone)
 	if over, answered = true, again == nil && i.Result.Err == nil; again != nil {
-		i.done = make(chan struct{})
+		i.done, i.limit = make(chan struct{}), n.sender.limits.until(i.Deadline)
 		n.repeat(again)
 	}
 	return true
@@ -285,9 +285,6 @@ func (n *Node) dispatch(begun time.Time) {
 func (n *Node) end(items []*Item, panicked any) {
 	for _, i := range items {
 		for ; i != nil; i = i.next {
-			if i.isFinished() {
-				continue
-			}
 			if i.command.Cmd != nil {
 				i.Command.Lost(ErrEnded)
 			}
