@@ -113,7 +113,7 @@ func TestAudit(t *testing.T) {
 				want.Unexplained, want.UnexplainedCount = want.Missing, want.MissingCount
 				got, err := s.Audit("IS", serial.At(at), last, used(texts...))
 				require.NoError(t, err)
-				require.Equal(t, want, got)
+				require.EqualExportedValues(t, want, got)
 				require.Equal(t, max(0, last-first+1), got.Count+got.MissingCount)
 			}
 		})
@@ -578,7 +578,7 @@ func TestAuditPeriods(t *testing.T) {
 		day1 := time.Now()
 		got, err := audit(keeping, "IS", day1)
 		require.NoError(t, err, "never used")
-		require.Equal(t, serial.Report{
+		require.EqualExportedValues(t, serial.Report{
 			Series: "serial:IS", Type: "IS", Start: time.Date(2000, 1, 1, 0, 0, 0, 0, loc), First: 1,
 		}, got)
 		got, err = audit(keeping, "IS", day1, "IS200001010001")

@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/dailyserial/serial/internal/account"
 	"github.com/dailyserial/serial/internal/backlog"
 	"github.com/dailyserial/serial/internal/series"
 	"github.com/dailyserial/serial/internal/template"
@@ -297,7 +298,9 @@ type AuditOption interface{ applyAudit(*auditConfig) error }
 type auditConfig struct {
 	explanations []iter.Seq2[Explanation, error]
 	lastAfter    func() (int64, error) // reads the last sequence again; nil if there is no need
-	earlier      []*Scheme             // schemes of numbers printed before a change
+	historyAfter func() ([]Number, error)
+	earlier      []*Scheme      // schemes of numbers printed before a change
+	lookups      map[int64]bool // sequences whose texts the report has
 }
 
 type auditOption func(*auditConfig) error
@@ -318,8 +321,8 @@ func (o auditOption) applyAudit(c *auditConfig) error { return o(c) }
 //
 // Explanations may reach beyond the numbers issued, where they explain nothing. An audit reads them after the used
 // numbers, and [Generator.Audit] also after its second reading of the counter, so one database connection is enough for
-// both. With ten million numbers and a million explanations, an audit takes less than 64 MB, plus the bytes of the
-// different Reasons and Bys.
+// both. With ten million numbers and a million explanations, an audit takes less than 160 MB, plus the bytes of the
+// Reasons and Bys.
 func WithExplanations(all iter.Seq2[Explanation, error]) AuditOption {
 	return auditOption(func(c *auditConfig) error {
 		c.explanations = append(c.explanations, all)
@@ -338,6 +341,35 @@ func WithLastAfter(read func() (int64, error)) AuditOption {
 	return auditOption(func(c *auditConfig) error {
 		c.lastAfter = read
 		return refuseIf(read == nil, "serial: WithLastAfter: the function is nil")
+	})
+}
+
+// WithHistoryAfter has [Scheme.AuditAll] read the last numbers issued once more, after the used numbers. Sequences that
+// were issued in a period in the meantime are ignored, even if they are among the used numbers. If read fails, the audit
+// returns its error, wrapped. It is an error, too, if a last sequence is lower than before. A period that read no longer
+// has counts as unchanged. [Generator.AuditAll] reads its counters itself, and refuses this option.
+//
+// Default: nothing is issued meanwhile.
+func WithHistoryAfter(read func() ([]Number, error)) AuditOption {
+	return auditOption(func(c *auditConfig) error {
+		c.historyAfter = read
+		return refuseIf(read == nil, "serial: WithHistoryAfter: the function is nil")
+	})
+}
+
+// WithLookup has an audit keep the texts of used numbers with these sequences, for [Report.Lookup]. In AuditAll, that
+// applies to every period. It is an error to name more than 1,000 different sequences, in all options together. Default
+// none.
+func WithLookup(seqs ...int64) AuditOption {
+	return auditOption(func(c *auditConfig) error {
+		if c.lookups == nil {
+			c.lookups = map[int64]bool{}
+		}
+		for _, seq := range seqs {
+			c.lookups[seq] = true
+		}
+		return refuseIf(len(c.lookups) > account.Listed, "serial: WithLookup: %d sequences; want at most %d", len(c.lookups),
+			account.Listed)
 	})
 }
 

@@ -18,17 +18,24 @@ const mostKept = 10_000
 // History writes nothing. Errors: [ErrInvalidType], [ErrClockSkew], [ErrConflict], one for any other periods, ctx's, or
 // a failure of Redis.
 func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Number, error) {
-	c, err := g.begin(ctx, typ, "", 0, refuseIf(periods < 1 || periods > mostKept,
+	numbers, _, err := g.kept(ctx, typ, periods, refuseIf(periods < 1 || periods > mostKept,
 		"serial: History of %d periods: want 1 to %d", periods, mostKept))
-	var numbers []Number
+	return numbers, err
+}
+
+// kept returns the last numbers of up to so many periods, newest first, and the first sequences of these periods: 0 if
+// Redis does not have it. refused is an error of the caller's arguments.
+func (g *Generator) kept(ctx context.Context, typ string, periods int, refused error) (
+	numbers []Number, firsts []int64, err error) {
+	c, err := g.begin(ctx, typ, "", 0, refused)
 	if err == nil {
-		numbers, err = g.history(ctx, c, typ, periods)
+		numbers, firsts, err = g.history(ctx, c, typ, periods)
 	}
-	return numbers, g.finish(ctx, c, typ, err)
+	return numbers, firsts, g.finish(ctx, c, typ, err)
 }
 
 func (g *Generator) history(ctx context.Context, c *series.Call, typ string, periods int) (
-	numbers []Number, err error) {
+	numbers []Number, firsts []int64, err error) {
 	const together = 1000 // in one script call, so as not to block Redis
 	if g.calendar.Unit == calendar.Never {
 		periods = 1
@@ -36,23 +43,25 @@ func (g *Generator) history(ctx context.Context, c *series.Call, typ string, per
 	// Without labels, a lost counter of the current period would be an error.
 	reading, err := c.History(ctx, c.Current().Label)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	each := reading.Last[:1]
+	first, last := reading.First[:1], reading.Last[:1]
 	read := []*calendar.Period{&reading.Span.Period}
 	for {
-		each = each[len(each)-len(read):] // without the current period if it was read before
+		// Without the current period if it was read before.
+		first, last = first[len(first)-len(read):], last[len(last)-len(read):]
 		for i, p := range read {
 			if p.End <= 0 { // no Redis server has ever had an earlier time
-				return numbers, nil
+				return numbers, firsts, nil
 			}
-			if last := each[i]; last >= 0 {
-				numbers = append(numbers, newNumber(g.template, g.template.Dates.SpanOf(p), typ, last))
+			if last[i] >= 0 {
+				numbers = append(numbers, newNumber(g.template, g.template.Dates.SpanOf(p), typ, last[i]))
+				firsts = append(firsts, first[i])
 			}
 		}
 		periods -= len(read)
 		if periods == 0 {
-			return numbers, nil
+			return numbers, firsts, nil
 		}
 		oldest := read[len(read)-1]
 		read = nil
@@ -62,8 +71,8 @@ func (g *Generator) history(ctx context.Context, c *series.Call, typ string, per
 			read, labels = append(read, oldest), append(labels, oldest.Label)
 		}
 		if reading, err = c.History(ctx, labels...); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		each = reading.Last
+		first, last = reading.First, reading.Last
 	}
 }

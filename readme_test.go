@@ -460,8 +460,9 @@ func TestEveryNameHasAnExample(t *testing.T) {
 			check(typ.Name, all)
 		}
 	}
-	require.Equal(t, []string{"Explained", "Ledger", "Period.String", "Range"}, missing,
-		"these are in the examples of WithExplanations, WithLedger, Period and Audit")
+	require.Equal(t, []string{"AuditOption.WithHistoryAfter", "AuditOption.WithLookup", "Entry", "Explained",
+		"Generator.AuditAll", "Ledger", "Period.String", "Range", "Reports.Clean", "Reports"}, missing,
+		"these are in the examples of WithExplanations, WithLedger, Period, Audit, AuditAll and Lookup")
 }
 
 // guide returns the text of a guide in docs/. The code of transactions.md and migrating.md is tested in
