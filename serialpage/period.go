@@ -50,13 +50,9 @@ func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p 
 	case "json":
 		return writeJSON(w, s, p, a)
 	}
-	why, err := a.read.about(r.Context(), s.Explanations, sought.seq)
-	if err != nil {
-		return err
-	}
 	name, refused := h.user(r)
 	mayExplain := s.explainable() && name != ""
-	v := h.periodView(r, numbers, a, mayExplain, text, sought, why)
+	v := h.periodView(r, numbers, a, mayExplain, text, sought)
 	v.Closed = !p.End.After(closed)
 	if s.explainable() {
 		v.Refused = refused
@@ -77,15 +73,15 @@ func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p 
 
 // periodView words an account, and what became of a number that was looked up, unless text is "".
 func (h *handler) periodView(r *http.Request, numbers printer, a *audit, mayExplain bool, text string,
-	sought reading, why why) *periodView {
+	sought reading) *periodView {
 	v := newPeriodView(numbers, a, mayExplain)
 	if text != "" {
-		v.Fate = newFate(numbers, a, text, sought.seq, why, mayExplain)
+		v.Fate = newFate(numbers, a, text, sought.seq, mayExplain)
 	}
 	if failed := numbers.links.failed; failed != "" {
 		h.log(r, "Link of a series failed", failed)
 		numbers.links = &linker{}
-		return h.periodView(r, numbers, a, mayExplain, text, sought, why)
+		return h.periodView(r, numbers, a, mayExplain, text, sought)
 	}
 	return v
 }

@@ -160,11 +160,11 @@ func findings(numbers printer, a *audit, v *periodView, mayExplain bool) []findi
 		wrong("Stored, but not one of our numbers", r.ForeignCount, foreign)}
 }
 
-// entries lists numbers that are stored. asRead says that a report has them as they were read.
+// entries lists numbers that are stored. asRead says that the report has them as they were read.
 func (n printer) entries(a *audit, numbers []serial.Number, asRead bool) (all []entry) {
 	for _, number := range numbers {
 		e := entry{Text: numberText(number)}
-		if text, known := a.uses.stored(number, asRead); known {
+		if text, known := a.text(number, asRead); known {
 			e = entry{Text: text, Link: n.links.address(text)}
 		}
 		if number.Seq < a.First {
