@@ -2,8 +2,10 @@ package serialpage
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -192,4 +194,19 @@ func TestOldResults(t *testing.T) {
 	require.Contains(t, overview, "more than a day ago")
 	require.Contains(t, s.get(200, seriesPage+"&show=discrepancies"), "26 October 2021", "although it was clean")
 	require.Contains(t, s.get(200, seriesPage), "(more than a day ago)")
+}
+
+// A period's page leads to the periods before and after it that are kept.
+func TestPeriodLinks(t *testing.T) {
+	s := kept(t, nil)
+	const at = `<a href="period?key=IS&amp;start=2021-10-%sT00%%3A00%%3A00Z" rel="%s">`
+	older, newer := fmt.Sprintf(at, "24", "prev"), fmt.Sprintf(at, "26", "next")
+	for day, want := range map[string][2]bool{"24": {false, true}, "25": {true, true}, "26": {true, false}} {
+		response, page := s.send("GET", "/numbers/period?key=IS&start=2021-10-"+day+"T00:00:00Z", "")
+		if day == "25" {
+			require.Equal(t, 404, response.StatusCode, "nothing is kept of it")
+			continue
+		}
+		require.Equal(t, want, [2]bool{strings.Contains(page, older), strings.Contains(page, newer)}, day)
+	}
 }

@@ -1,6 +1,7 @@
 package serialpage
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -54,6 +55,9 @@ func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p 
 	mayExplain := s.explainable() && name != ""
 	v := h.periodView(r, numbers, a, mayExplain, text, sought)
 	v.Closed = !p.End.After(closed)
+	if v.Older, v.Newer, err = neighbours(r.Context(), s, p); err != nil {
+		return unavailable(err)
+	}
 	if s.explainable() {
 		v.Refused = refused
 	}
@@ -69,6 +73,24 @@ func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p 
 	h.write(w, http.StatusOK, "period.html", frame{Title: s.Name + ", " + p.Name, Back: []link{home, seriesLink(s)},
 		Number: text}, v)
 	return nil
+}
+
+// neighbours returns the addresses of the pages of the periods before and after p, among those that are kept; "" if
+// there is none.
+func neighbours(ctx context.Context, s *Series, p span) (older, newer string, err error) {
+	kept, err := s.Source.history(ctx, s.Type, longestHistory)
+	if err != nil {
+		return "", "", err
+	}
+	for _, n := range kept { // the newest first
+		if n.Start.Before(p.Start) {
+			return address("period", s.Key, n.Start), newer, nil
+		}
+		if n.Start.After(p.Start) {
+			newer = address("period", s.Key, n.Start)
+		}
+	}
+	return "", newer, nil
 }
 
 // periodView words an account, and what became of a number that was looked up, unless text is "".
