@@ -2,6 +2,10 @@ package serial
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
 
 	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/series"
@@ -74,5 +78,142 @@ func (g *Generator) history(ctx context.Context, c *series.Call, typ string, per
 			return nil, nil, err
 		}
 		first, last = reading.First, reading.Last
+	}
+}
+
+// Audit accounts for the numbers of a type in the period of at. It finds the numbers that were issued but
+// never used, used twice, or used but never issued. used yields the numbers as the application has stored them, in any
+// order; numbers of other types and periods may be among them. See [Scheme.Audit] for what counts as missing, and for
+// the memory needed.
+//
+// Audit reads the counter before used, which gives [Report].Last, and again afterwards. It ignores numbers issued
+// between the two readings, even if they are among the used numbers. A number that was issued earlier, but stored only
+// after used has passed its place, appears as missing. The period must be the current one, or one whose counter is
+// still kept; see [WithRetention]. Last is 0 if the type was not used in the current period.
+//
+// Audit writes nothing. If ctx ends, Audit stops before the next number or explanation. Each reading of the counter
+// fails within 10 s if Redis does not answer. Errors: [ErrInvalidType]; [ErrCounterLost] if the counter is lost, even
+// with a floor or a ledger, or if it went back while used was read; [ErrExhausted] as from [Generator.Peek];
+// [ErrClockSkew]; [ErrConflict]; one for a period that has not begun, whose counter is no longer kept, or that ended
+// during the audit and whose counter is not kept; the errors of [Scheme.Audit]; ctx's; or a failure of Redis. With an
+// error, the Report is zero.
+func (g *Generator) Audit(ctx context.Context, typ string, at When,
+	used iter.Seq2[string, error], opts ...AuditOption) (Report, error) {
+	r, err := g.audit(ctx, typ, at, used, opts)
+	return r, g.publicError(ctx, err)
+}
+
+func (g *Generator) audit(ctx context.Context, typ string, at When, used iter.Seq2[string, error],
+	opts []AuditOption) (r Report, err error) {
+	a, err := g.newAudit("Audit", typ, used, opts)
+	if err != nil {
+		return r, err
+	}
+	p, err := a.only(at)
+	if err != nil {
+		return r, err
+	}
+	if a.lastAfter != nil {
+		return r, errors.New("serial: Audit: WithLastAfter is for Scheme.Audit; a Generator reads its counter itself")
+	}
+	a.redis = true
+	read := func() ([]counted, error) {
+		first, last, err := g.counter(ctx, typ, p)
+		return []counted{{p, first, last}}, err
+	}
+	return only(a.run(ctx, used, read, read))
+}
+
+// AuditAll accounts for the numbers of a type in all periods whose counters are kept, see [WithRetention], from one
+// reading of used. See [Scheme.AuditAll] for used numbers of other periods. What it returns for a period is what
+// [Generator.Audit] returns for it, except for Foreign and OtherCount. A period whose counter is lost is not kept.
+//
+// AuditAll reads the counters before it iterates over used, and again afterwards. Numbers that are issued in between are
+// ignored, also in a period that has begun in between: if used has such numbers, its report has Last 0.
+//
+// AuditAll writes nothing. If ctx ends, it stops before the next number or explanation. Each reading of the counters
+// fails within 10 s if Redis does not answer. The errors are those of [Generator.History] and of
+// [Scheme.AuditAll], and [ErrCounterLost] if a counter went back in the meantime. It is also an error if the current
+// period has ended in the meantime and its counter is not kept. With an error, the Reports are zero.
+func (g *Generator) AuditAll(ctx context.Context, typ string, used iter.Seq2[string, error], opts ...AuditOption) (
+	Reports, error) {
+	r, err := g.auditAll(ctx, typ, used, opts)
+	return r, g.publicError(ctx, err)
+}
+
+func (g *Generator) auditAll(ctx context.Context, typ string, used iter.Seq2[string, error], opts []AuditOption) (
+	r Reports, err error) {
+	a, err := g.newAudit("AuditAll", typ, used, opts)
+	if err != nil {
+		return r, err
+	}
+	if a.historyAfter != nil {
+		return r, errors.New("serial: AuditAll: WithHistoryAfter is for Scheme.AuditAll; a Generator reads its counters " +
+			"itself")
+	}
+	a.redis = true
+	read := func() ([]counted, error) {
+		last, firsts, err := g.kept(ctx, typ, mostKept+1, nil)
+		if err != nil {
+			return nil, err
+		}
+		return a.counted(last, firsts)
+	}
+	var newest counted
+	return a.run(ctx, used, func() ([]counted, error) {
+		all, err := read()
+		if len(all) > 0 {
+			newest = all[0]
+		}
+		return all, err
+	}, func() ([]counted, error) {
+		all, err := read()
+		isNewest := func(c counted) bool { return c.Label == newest.Label }
+		if err == nil && newest.Period != nil && !slices.ContainsFunc(all, isNewest) {
+			err = a.failed(fmt.Errorf("the period %s ended while the used numbers were read, and its counter is not kept; "+
+				"try again", calendar.FormatLabel(newest.Label)))
+		}
+		return all, err
+	})
+}
+
+// counter reads the counter of the current period or of one whose counter is still kept: 0 if no number was issued.
+// first is the first sequence of that period, 0 if Redis does not have it.
+func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period) (first, last int64, err error) {
+	c, err := g.begin(ctx, typ, "", 0, nil)
+	if err == nil {
+		first, last, err = g.read(ctx, c, typ, p)
+	}
+	return first, last, g.finish(ctx, c, typ, err)
+}
+
+func (g *Generator) read(ctx context.Context, c *series.Call, typ string, p *calendar.Period) (
+	first, last int64, err error) {
+	label := calendar.FormatLabel(p.Label)
+	for {
+		past := p.Start < c.Current().Start
+		var counted series.Reading
+		if past {
+			counted, err = c.History(ctx, p.Label)
+		} else {
+			counted, err = c.Peek(ctx)
+		}
+		refusal, refused := errors.AsType[*series.Refusal](err)
+		switch current := counted.Span; {
+		case err != nil && !(refused && refusal.Status == series.Lost && p.Start < current.Start): // else another began
+			return 0, 0, err
+		case err != nil:
+		case p.Start > current.Start:
+			return 0, 0, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
+				g.subject(typ), label, calendar.FormatLabel(current.Label))
+		case past != (p.Start < current.Start): // this host's clock was ahead, or the period has just ended
+		case !past:
+			return counted.First[0], max(0, counted.Last[0]), nil
+		case counted.Last[1] < 0:
+			return 0, 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no "+
+				"longer kept; WithRetention keeps counters beyond their period", g.subject(typ), label)
+		default:
+			return counted.First[1], counted.Last[1], nil
+		}
 	}
 }

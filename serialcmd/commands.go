@@ -163,8 +163,8 @@ func (c *command) define() {
 	text(&c.once, "once", "`ID` request whose number to issue. Until its answer expires, the same ID gets the same number")
 	text(&c.date, "date", "`DATE` date in the period to audit, such as 2021-10-24, or \"2021-10-24 15:04\" if periods "+
 		"are shorter than a day. Default: the current period")
-	c.flags.BoolFunc("all", "audit all periods whose counters are kept. In the file of -explained, each line needs a number",
-		switchOf(&c.all))
+	c.flags.BoolFunc("all", "audit all periods whose counters are kept. In the file of -explained, each line needs a "+
+		"number", switchOf(&c.all))
 	text(&c.column, "column",
 		"`NAME` column of the CSV input that contains the numbers. The first line must be a header")
 	text(&c.explained, "explained", "`FILE` CSV file with reasons for missing numbers, or - for stdin. Its header must "+

@@ -356,7 +356,8 @@ func TestAuditOfAllPeriods(t *testing.T) {
 	stdout, _ = s.exits(t, 3, input, "audit", "-all", "-json", "IS")
 	lines := strings.Split(stdout, "\n")
 	require.Len(t, lines, 4)
-	require.Contains(t, lines[0], `"start":"2021-10-26T00:00:00Z","first":1,"last":3,"count":2,"missing":[{"first":2,"last":2}]`)
+	require.Contains(t, lines[0], `"start":"2021-10-26T00:00:00Z","first":1,"last":3,"count":2,`+
+		`"missing":[{"first":2,"last":2}]`)
 	require.Contains(t, lines[1], `"reason":"void","by":"Ada"`)
 	require.JSONEq(t, `{"without": ["2021-10-25T00:00:00Z"], "withoutCount": 1, "foreign": [], "foreignCount": 0,
 		"otherCount": 0}`, lines[2])

@@ -93,7 +93,8 @@ var registers = map[Dialect]registerStatements{
 			{at}::text::timestamp AT TIME ZONE 'UTC', {unused}::boolean, {possible}::boolean, {digest}::text,
 			clock_timestamp())
 			ON CONFLICT (` + registerKey + `) DO NOTHING`},
-		list: query{text: `SELECT digest, to_char(start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'), encode(convert_to(type, 'UTF8'), 'hex'), first, last,
+		list: query{text: `SELECT digest, to_char(start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'),
+			encode(convert_to(type, 'UTF8'), 'hex'), first, last,
 			encode(convert_to(reason, 'UTF8'), 'hex'), encode(convert_to(explained_by, 'UTF8'), 'hex'),
 			to_char(explained_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'), unused, possible
 			FROM {table} WHERE series = convert_from(decode({series}::text, 'hex'), 'UTF8')
@@ -108,7 +109,8 @@ var registers = map[Dialect]registerStatements{
 			UNHEX({series}), coalesce(UNHEX({type}), X''), {start}, {first}, {last},
 			UNHEX({reason}), coalesce(UNHEX({by}), X''), {at},
 			{unused}, {possible}, {digest}, UTC_TIMESTAMP(6))`},
-		list: query{text: `SELECT digest, CAST(start AS CHAR), hex(type), first, last, hex(reason), hex(explained_by), CAST(explained_at AS CHAR),
+		list: query{text: `SELECT digest, CAST(start AS CHAR), hex(type), first, last, hex(reason), hex(explained_by),
+			CAST(explained_at AS CHAR),
 			unused, possible
 			FROM {table} WHERE series = CONVERT(UNHEX({series}) USING utf8mb4) COLLATE utf8mb4_bin
 				{and} start = {start}` + registerOrder},
