@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/dailyserial/serial/internal/account"
 	"github.com/dailyserial/serial/internal/backlog"
 	"github.com/dailyserial/serial/internal/series"
 	"github.com/dailyserial/serial/internal/template"
@@ -290,92 +288,4 @@ func (r *reporter) explanation(e *backlog.Entry[gapKey]) Explanation {
 		Series: r.series(k.typ), Type: k.typ, Start: r.local(k.start), First: e.First, Last: e.Last,
 		Reason: reason, At: e.At, Unused: !possible, Possible: possible,
 	}
-}
-
-// An AuditOption configures an audit.
-type AuditOption interface{ applyAudit(*auditConfig) error }
-
-type auditConfig struct {
-	explanations []iter.Seq2[Explanation, error]
-	lastAfter    func() (int64, error) // reads the last sequence again; nil if there is no need
-	historyAfter func() ([]Number, error)
-	earlier      []*Scheme      // schemes of numbers printed before a change
-	lookups      map[int64]bool // sequences whose texts the report has
-}
-
-type auditOption func(*auditConfig) error
-
-func (o auditOption) applyAudit(c *auditConfig) error { return o(c) }
-
-// WithExplanations has an audit explain missing numbers. The audit ignores explanations of other series and periods. If
-// the option is given more than once, the audit reads all of them, in order. There is no default; nil is an error.
-//
-// Where several explanations fit a missing number, one with By (a person's) comes before one without. Otherwise, the
-// later option wins, and within one option, the later explanation. At does not matter. So a person can correct this
-// package, and another person.
-//
-// An explanation with Possible explains nothing. [Report].Possible lists it if a number in its range is unexplained.
-//
-// A used number is contradicted if an explanation with Unused covers it, even above [Report].Last. Investigate it; it
-// does not prove fraud, since Redis may have lost the number and issued it again.
-//
-// Explanations may reach beyond the numbers issued, where they explain nothing. An audit reads them after the used
-// numbers, and [Generator.Audit] also after its second reading of the counter, so one database connection is enough for
-// both. With ten million numbers and a million explanations, an audit takes less than 160 MB, plus the bytes of the
-// Reasons and Bys.
-func WithExplanations(all iter.Seq2[Explanation, error]) AuditOption {
-	return auditOption(func(c *auditConfig) error {
-		c.explanations = append(c.explanations, all)
-		return refuseIf(all == nil,
-			"serial: WithExplanations: nil; if there are none, leave the option out or pass an iterator that yields nothing")
-	})
-}
-
-// WithLastAfter has [Scheme.Audit] read the last sequence issued once more, after the used numbers. Sequences above its
-// argument last, up to that one, were issued meanwhile and are ignored, even if they are among the used numbers. If
-// read fails, the audit returns its error, wrapped. A sequence below last is an error too. [Generator.Audit] reads the
-// counter itself, and refuses this option.
-//
-// Default: nothing is issued meanwhile.
-func WithLastAfter(read func() (int64, error)) AuditOption {
-	return auditOption(func(c *auditConfig) error {
-		c.lastAfter = read
-		return refuseIf(read == nil, "serial: WithLastAfter: the function is nil")
-	})
-}
-
-// WithHistoryAfter has [Scheme.AuditAll] read the last numbers issued once more, after the used numbers. Sequences that
-// were issued in a period in the meantime are ignored, even if they are among the used numbers. If read fails, the audit
-// returns its error, wrapped. It is an error, too, if a last sequence is lower than before. A period that read no longer
-// has counts as unchanged. [Generator.AuditAll] reads its counters itself, and refuses this option.
-//
-// Default: nothing is issued meanwhile.
-func WithHistoryAfter(read func() ([]Number, error)) AuditOption {
-	return auditOption(func(c *auditConfig) error {
-		c.historyAfter = read
-		return refuseIf(read == nil, "serial: WithHistoryAfter: the function is nil")
-	})
-}
-
-// WithLookup has an audit keep the texts of used numbers with these sequences, for [Report.Lookup]. In AuditAll, that
-// applies to every period. It is an error to name more than 1,000 different sequences, in all options together. Default
-// none.
-func WithLookup(seqs ...int64) AuditOption {
-	return auditOption(func(c *auditConfig) error {
-		if c.lookups == nil {
-			c.lookups = map[int64]bool{}
-		}
-		for _, seq := range seqs {
-			c.lookups[seq] = true
-		}
-		return refuseIf(len(c.lookups) > account.Listed, "serial: WithLookup: %d sequences; want at most %d", len(c.lookups),
-			account.Listed)
-	})
-}
-
-// Explained is a range of missing sequences and the explanation for all of them. Neighbours with the same explanation
-// form one range. The explanation is unchanged, except that At is in UTC.
-type Explained struct {
-	Range
-	Explanation Explanation
 }

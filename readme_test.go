@@ -1078,7 +1078,7 @@ func TestSizes(t *testing.T) {
 	for _, row := range []struct {
 		folder                  string
 		files, tests, codeLines int // at most; 0 for no limit
-	}{{".", 17, 20, 0}, {"serialcmd", 8, 0, 2270}} {
+	}{{".", 18, 20, 0}, {"serialcmd", 8, 0, 2270}} {
 		names, err := filepath.Glob(row.folder + "/*.go")
 		require.NoError(t, err)
 		files, tests, lines := 0, 0, 0

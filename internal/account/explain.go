@@ -91,8 +91,8 @@ func (r Range) joins(next Range) bool { return r.Last == next.First-1 }
 // byTime compares explanations by when they were given, then by when they were added.
 func byTime(x, y *Explanation) int { return cmp.Or(x.At.Compare(y.At), cmp.Compare(x.Rank, y.Rank)) }
 
-// An Entry is what became of a sequence.
-type Entry struct {
+// A Finding is what became of a sequence.
+type Finding struct {
 	Issued       bool         // from first to last
 	Stored       int          // uses: 0, 1, or 2 for more
 	Explanation  *Explanation // the one that counts, if the sequence is missing; or nil
@@ -101,12 +101,12 @@ type Entry struct {
 	Contradicted bool
 }
 
-// Lookup returns the entry of a sequence. The account must be closed.
-func (a *Account) Lookup(seq int64) Entry {
+// Lookup returns the finding about a sequence. The account must be closed.
+func (a *Account) Lookup(seq int64) Finding {
 	if seq < 1 {
-		return Entry{}
+		return Finding{}
 	}
-	e := Entry{Issued: a.first <= seq && seq <= a.last, Stored: a.tally.times(seq)}
+	e := Finding{Issued: a.first <= seq && seq <= a.last, Stored: a.tally.times(seq)}
 	after := sort.Search(len(a.explanations), func(i int) bool { return a.explanations[i].First > seq })
 	for i := after - 1; i >= 0 && a.reach[i] >= seq; i-- {
 		switch x := a.explanations[i]; {

@@ -147,7 +147,7 @@ func TestExplain(t *testing.T) {
 }
 
 // simpleEntry looks up a sequence in the simplest way.
-func simpleEntry(seq, first, last, closed int64, seqs []int64, all []account.Explanation) (e account.Entry) {
+func simpleEntry(seq, first, last, closed int64, seqs []int64, all []account.Explanation) (e account.Finding) {
 	e.Issued = first <= seq && seq <= last
 	for _, used := range seqs {
 		if used == seq {
