@@ -3,61 +3,16 @@ package serial
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/dailyserial/serial/internal/account"
 	"github.com/dailyserial/serial/internal/calendar"
-	"github.com/dailyserial/serial/internal/series"
 	"github.com/dailyserial/serial/internal/template"
 )
-
-// A Report accounts for a type's numbers in one period: it compares the numbers issued with the numbers used.
-// [Report.Clean] reports whether they agree. The lists hold the first 1,000 entries; the counts are exact. Count +
-// MissingCount is Last - First + 1, or 0 if that is negative.
-type Report struct {
-	Series string // as [Scheme.Series] returns it
-	Type   string
-	Start  time.Time // first instant of the period
-	First  int64     // first sequence of the period, see [WithStart]
-	Last   int64     // last sequence issued before the used numbers were read; 0 if none was
-
-	Count      int64    // different sequences of this type and period among the used numbers, from First to Last
-	Missing    []Range  // sequences from First to Last that are not among the used numbers, in ascending order
-	Duplicates []Number // second occurrence of each sequence used more than once, whatever its text
-	Beyond     []Number // each occurrence of a sequence above Last or below First
-	Foreign    []string // texts that are not numbers of this scheme or an earlier one, cut at 256 bytes
-
-	MissingCount   int64 // sequences
-	DuplicateCount int64 // sequences
-	BeyondCount    int64 // occurrences
-	ForeignCount   int64 // occurrences
-	OtherCount     int64 // numbers of other types or periods, which are ignored
-
-	Explained    []Explained   // missing sequences that are explained, in ascending order; see [WithExplanations]
-	Unexplained  []Range       // other missing sequences, in ascending order
-	Possible     []Explanation // possible reasons for unexplained sequences, ordered by At, then as read
-	Contradicted []Number      // used sequences that, by an explanation, nobody got; each once, in ascending order
-
-	ExplainedCount    int64 // sequences
-	UnexplainedCount  int64 // sequences; MissingCount is the sum of this and ExplainedCount
-	PossibleCount     int64 // explanations
-	ContradictedCount int64 // sequences
-}
-
-// A Range is the sequences from First to Last, both included.
-type Range struct{ First, Last int64 }
-
-// Clean reports whether all used numbers were issued, each was used once, every missing number is explained, and no
-// explanation is contradicted. Possible reasons do not count.
-func (r Report) Clean() bool {
-	return r.UnexplainedCount == 0 && r.ContradictedCount == 0 && r.DuplicateCount == 0 && r.BeyondCount == 0 &&
-		r.ForeignCount == 0
-}
 
 // Audit accounts for the numbers of a type in the period of at. It finds the numbers that were issued but
 // never used, used twice, or used but never issued. last is the last sequence issued, 0 if none was. used yields the
@@ -80,164 +35,287 @@ func (r Report) Clean() bool {
 // explanations, wrapped. With an error, the Report is zero.
 func (s *Scheme) Audit(typ string, at When, last int64, used iter.Seq2[string, error],
 	opts ...AuditOption) (Report, error) {
-	a, err := s.newAudit(typ, at, used, opts)
+	a, err := s.newAudit("Audit", typ, used, opts)
 	if err != nil {
 		return Report{}, err
 	}
-	if most := template.MaxSequence; last < 0 || last > most {
-		return Report{}, fmt.Errorf("serial: Audit of %s: last sequence %d: want 0 to %d", s.subject(typ), last, most)
-	}
-	ctx, after := context.Background(), last
-	if err := a.read(ctx, used, last); err != nil {
+	p, err := a.only(at)
+	if err != nil {
 		return Report{}, err
 	}
+	before := func() ([]counted, error) { return []counted{{Period: p, last: last}}, nil }
+	after := before
 	if a.lastAfter != nil {
-		if after, err = a.lastAfter(); err != nil {
-			return Report{}, a.failed(err)
-		}
-		if after < last {
-			return Report{}, a.failed(fmt.Errorf("the last sequence went back from %d to %d while the used numbers were read",
-				last, after))
+		after = func() ([]counted, error) {
+			last, err := a.lastAfter()
+			return []counted{{Period: p, last: last}}, a.failed(err)
 		}
 	}
-	if err := a.explain(ctx); err != nil {
-		return Report{}, err
-	}
-	return a.close(after), nil
+	return only(a.run(context.Background(), used, before, after))
 }
 
-// An audit accounts for the numbers of a type in one period. Read the used numbers, then the explanations, then close
-// it.
+// AuditAll accounts for the numbers of a type in all periods of last, which has the last number issued in each of them,
+// as [Generator.History] returns them. It reads used once. used, the options and the errors are those of [Scheme.Audit],
+// and so is the bound on memory, for all periods together.
+//
+// Numbers of periods that are not in last have reports, too, unless the period is older than all periods of last. If
+// last is empty, all numbers count in OtherCount. A text that two schemes of [WithEarlier] read as numbers of two
+// periods counts in both.
+//
+// Before used is read, AuditAll returns an error if last has a period twice, a number of another series, or a Number
+// without a Start, or if the template can print no date of one of the periods.
+func (s *Scheme) AuditAll(typ string, last []Number, used iter.Seq2[string, error],
+	opts ...AuditOption) (Reports, error) {
+	a, err := s.newAudit("AuditAll", typ, used, opts)
+	if err != nil {
+		return Reports{}, err
+	}
+	before := func() ([]counted, error) { return a.counted(last, nil) }
+	after := before
+	if a.historyAfter != nil {
+		after = func() ([]counted, error) {
+			last, err := a.historyAfter()
+			if err != nil {
+				return nil, a.failed(err)
+			}
+			return a.counted(last, nil)
+		}
+	}
+	return a.run(context.Background(), used, before, after)
+}
+
+// An audit accounts for the numbers of a type in one period or in several.
 type audit struct {
 	auditConfig
+	method  string // that was called
 	scheme  *scheme
-	period  calendar.Span // span of the whole period
-	account *account.Account
-	report  Report
-
 	schemes []*scheme // scheme, then the earlier ones
+	series  string
+	typ     string
+
+	book    *account.Book
+	label   string                    // of the only period; "" in AuditAll
+	redis   bool                      // the counters are those of a Generator
+	oldest  string                    // label of the oldest given period in AuditAll; "" if there is none
+	periods map[string]*auditedPeriod // by their labels
+	ordered []*auditedPeriod          // the given ones, then others as found
+	recent  *auditedPeriod            // period of the last number
+	reports Reports
 }
 
-func (s *scheme) newAudit(typ string, at When, used iter.Seq2[string, error], opts []AuditOption) (*audit, error) {
-	instant, err := s.firstInstant(at)
-	p := s.calendar.At(instant)
-	if err == nil {
-		err = s.template.Dates.CheckPeriod(p)
-	}
-	err = cmp.Or(s.template.CheckType(typ), refuseIf(used == nil,
-		"serial: Audit: the used numbers are nil; if there are none, pass an iterator that yields nothing"), err)
+// A counted period is one whose counter is last. first is its first sequence, 0 for that of the scheme.
+type counted struct {
+	*calendar.Period
+	first, last int64
+}
+
+func (s *scheme) newAudit(method, typ string, used iter.Seq2[string, error], opts []AuditOption) (*audit, error) {
+	err := cmp.Or(s.template.CheckType(typ), refuseIf(used == nil,
+		"serial: %s: the used numbers are nil; if there are none, pass an iterator that yields nothing", method))
 	if err != nil {
 		return nil, err
 	}
-	report := Report{Series: s.series(typ), Type: strings.Clone(typ), Start: s.local(p.Start), First: s.base + 1}
-	a := &audit{scheme: s, schemes: []*scheme{s}, period: s.template.Dates.SpanOf(p), report: report}
+	a := &audit{method: method, scheme: s, schemes: []*scheme{s}, series: s.series(typ), typ: strings.Clone(typ),
+		book: account.NewBook(10_000), periods: map[string]*auditedPeriod{}}
 	for i, o := range opts {
 		if o == nil {
-			return nil, fmt.Errorf("serial: Audit: option %d is nil", i+1)
+			return nil, fmt.Errorf("serial: %s: option %d is nil", method, i+1)
 		}
 		if err := o.applyAudit(&a.auditConfig); err != nil {
 			return nil, err
 		}
 	}
-	return a, a.addEarlier()
+	return a, cmp.Or(a.addEarlier(),
+		refuseIf(method == "AuditAll" && a.lastAfter != nil, "serial: WithLastAfter is for Audit; want WithHistoryAfter"),
+		refuseIf(method == "Audit" && a.historyAfter != nil, "serial: WithHistoryAfter is for AuditAll; want WithLastAfter"))
 }
 
-// read accounts for the used numbers. last is the last sequence issued so far.
-func (a *audit) read(ctx context.Context, used iter.Seq2[string, error], last int64) error {
-	r := &a.report
-	r.Last, a.account = last, account.New(r.First, last)
+// only makes the period of a When the only one of the audit.
+func (a *audit) only(at When) (*calendar.Period, error) {
+	instant, err := a.scheme.firstInstant(at)
+	if err != nil {
+		return nil, err
+	}
+	p := a.scheme.calendar.At(instant)
+	a.label, a.book = p.Label, account.NewBook(account.Listed)
+	return p, a.scheme.template.Dates.CheckPeriod(p)
+}
+
+// only returns the only report of an audit of one period, with what belongs to no period.
+func only(r Reports, err error) (Report, error) {
+	if err != nil {
+		return Report{}, err
+	}
+	one := r.Periods[0]
+	one.Foreign, one.ForeignCount, one.OtherCount = r.Foreign, r.ForeignCount, r.OtherCount
+	return one, nil
+}
+
+// counted returns the periods of the last numbers. firsts has their first sequences, or is nil.
+func (a *audit) counted(last []Number, firsts []int64) (all []counted, err error) {
+	for i, n := range last {
+		if n.Start.IsZero() || a.scheme.series(n.Type) != a.series {
+			return nil, a.failed(fmt.Errorf("the last number of %s from %v: want numbers of this series, as from History",
+				n.Type, At(n.Start)))
+		}
+		c := counted{Period: a.scheme.calendar.At(n.Start), last: n.Seq}
+		if firsts != nil {
+			c.first = firsts[i]
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// run makes the reports. The counters are read before and after the used numbers.
+func (a *audit) run(ctx context.Context, used iter.Seq2[string, error], before, after func() ([]counted, error)) (
+	Reports, error) {
+	periods, err := before()
+	if err != nil {
+		return Reports{}, err
+	}
+	for _, c := range periods {
+		if err := a.add(c); err != nil {
+			return Reports{}, err
+		}
+	}
+	given := len(periods)
+	if err := a.read(ctx, used); err != nil {
+		return Reports{}, err
+	}
+	if periods, err = after(); err != nil {
+		return Reports{}, err
+	}
+	last := map[string]int64{}
+	for _, c := range periods {
+		last[c.Label] = c.last
+		if p := a.periods[c.Label]; p != nil && c.last < p.report.Last {
+			return Reports{}, a.wentBack(c.Period, p.report.Last, c.last)
+		}
+	}
+	if err := a.explain(ctx); err != nil {
+		return Reports{}, err
+	}
+	slices.SortFunc(a.ordered[given:], func(x, y *auditedPeriod) int { return cmp.Compare(x.span.Start, y.span.Start) })
+	for _, p := range a.ordered {
+		a.reports.Periods = append(a.reports.Periods, p.close(last[p.span.Label]))
+	}
+	a.findWithout()
+	return a.reports, nil
+}
+
+// add adds a period before the used numbers are read, or one that was found among them, whose counter is 0.
+func (a *audit) add(c counted) error {
+	if most := template.MaxSequence; c.last < 0 || c.last > most {
+		return fmt.Errorf("serial: %s of %s: last sequence %d: want 0 to %d", a.method, a.scheme.subject(a.typ), c.last, most)
+	}
+	if a.periods[c.Label] != nil {
+		return a.failed(fmt.Errorf("the period %s is given twice", calendar.FormatLabel(c.Label)))
+	}
+	if err := a.scheme.template.Dates.CheckPeriod(c.Period); err != nil {
+		return err
+	}
+	r := Report{Series: a.series, Type: a.typ, Start: a.scheme.local(c.Start), First: cmp.Or(c.first, a.scheme.base+1),
+		Last: c.last}
+	book, err := a.book.New(r.First, r.Last)
+	if err != nil {
+		return a.failed(err)
+	}
+	t := a.scheme.template
+	p := &auditedPeriod{report: r, span: t.Dates.SpanOf(c.Period), schemes: a.schemes, account: book,
+		determined: len(a.schemes) == 1 && !(a.scheme.shared && t.Typed)}
+	a.periods[c.Label], a.ordered, a.recent = p, append(a.ordered, p), p
+	return nil
+}
+
+// read accounts for the used numbers.
+func (a *audit) read(ctx context.Context, used iter.Seq2[string, error]) error {
+	for _, p := range a.ordered {
+		if a.label == "" && (a.oldest == "" || p.span.Label < a.oldest) {
+			a.oldest = p.span.Label
+		}
+	}
+	var counts []*auditedPeriod // in which a text counts
 	for text, err := range used {
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return a.failed(err)
 		}
-		switch s, n, other := a.find(text); {
-		case s != nil:
-			if err := a.account.Add(n.Seq, text); err != nil {
-				return a.failed(err)
-			}
-		case other:
-			r.OtherCount++
-		default:
-			if r.ForeignCount++; len(r.Foreign) < account.Listed {
-				r.Foreign = append(r.Foreign, shorten(text))
-			}
-		}
-	}
-	return nil
-}
-
-// explain adds the explanations of the series and the period.
-func (a *audit) explain(ctx context.Context) error {
-	r := &a.report
-	for _, all := range a.explanations {
-		for e, err := range all {
-			if err = cmp.Or(err, ctx.Err()); err != nil {
-				return a.failed(err)
-			}
-			switch begins, inside := a.begins(e.Start); {
-			case e.Series != r.Series || !begins && !inside:
+		isNumber := false
+		counts = counts[:0]
+		for _, s := range a.schemes {
+			n, err := s.template.ParseStored(text)
+			if err != nil {
 				continue
-			case inside:
-				return fmt.Errorf("serial: explanation of %s %d to %d: Start %v lies in the period %s, which begins at %v",
-					cmp.Or(e.Type, e.Series), e.First, e.Last, At(e.Start), calendar.FormatLabel(a.period.Label), At(r.Start))
 			}
-			if err := e.Validate(); err != nil {
+			isNumber = true
+			p, err := a.find(s, n)
+			if err != nil {
 				return err
 			}
-			a.account.Explain(account.Explanation{First: e.First, Last: e.Last, Reason: e.Reason, By: e.By, At: e.At,
-				Unused: e.Unused, Possible: e.Possible})
+			if p == nil || slices.Contains(counts, p) {
+				continue
+			}
+			counts = append(counts, p)
+			if err := p.account.Add(n.Seq, text); err != nil {
+				return a.failed(err)
+			}
+			if a.lookups[n.Seq] && len(p.texts[n.Seq]) < account.Listed {
+				p.keep(n.Seq, text)
+			}
+		}
+		switch {
+		case len(counts) > 0:
+		case isNumber:
+			a.reports.OtherCount++
+		default:
+			if a.reports.ForeignCount++; len(a.reports.Foreign) < account.Listed {
+				a.reports.Foreign = append(a.reports.Foreign, shorten(text))
+			}
 		}
 	}
 	return nil
 }
 
-// failed wraps an error from the used numbers or the explanations.
-func (a *audit) failed(err error) error {
-	return fmt.Errorf("serial: Audit of %s in %s: %w", a.scheme.subject(a.report.Type),
-		calendar.FormatLabel(a.period.Label), err)
-}
-
-// close returns the report. Sequences up to last that were issued while the used numbers were read are ignored.
-func (a *audit) close(last int64) Report {
-	r, sum := a.report, a.account.Close(last)
-	r.Count, r.Duplicates, r.Beyond = sum.Count, a.numbers(sum.Duplicates), a.numbers(sum.Beyond)
-	r.MissingCount, r.DuplicateCount, r.BeyondCount = sum.MissingCount, sum.DuplicateCount, sum.BeyondCount
-	for _, missing := range sum.Missing {
-		r.Missing = append(r.Missing, Range(missing))
+// find returns the period of a number that a scheme has read, or nil if the number is not of an audited period.
+func (a *audit) find(s *scheme, n template.Number) (*auditedPeriod, error) {
+	if !s.shared && n.Type != a.typ {
+		return nil, nil
 	}
-	for _, e := range sum.Explained {
-		r.Explained = append(r.Explained, Explained{Range(e.Range), a.explanation(e.Explanation)})
+	if a.recent != nil && a.recent.span.Label == n.Span.Label {
+		return a.recent, nil
 	}
-	for _, e := range sum.Possible {
-		r.Possible = append(r.Possible, a.explanation(e))
-	}
-	for _, unexplained := range sum.Unexplained {
-		r.Unexplained = append(r.Unexplained, Range(unexplained))
-	}
-	r.Contradicted = a.numbers(sum.Contradicted)
-	r.ExplainedCount, r.UnexplainedCount = sum.ExplainedCount, sum.UnexplainedCount
-	r.PossibleCount, r.ContradictedCount = sum.PossibleCount, sum.ContradictedCount
-	return r
-}
-
-// explanation converts an explanation of the account, and adds its type and period.
-func (a *audit) explanation(e account.Explanation) Explanation {
-	return Explanation{
-		Series: a.report.Series, Type: a.report.Type, Start: a.report.Start, First: e.First, Last: e.Last,
-		Reason: e.Reason, By: e.By, At: e.At, Unused: e.Unused, Possible: e.Possible,
-	}
-}
-
-// numbers returns the used numbers. A use without a text becomes the number of its sequence in the period.
-func (a *audit) numbers(uses []account.Use) (numbers []Number) {
-	for _, u := range uses {
-		t, span, typ := a.scheme.template, a.period, a.report.Type
-		if s, n, _ := a.find(u.Text); s != nil {
-			t, span, typ = s.template, *n.Span, n.Type
+	p := a.periods[n.Span.Label]
+	if p == nil && a.oldest != "" && n.Span.Label > a.oldest {
+		if err := a.add(counted{Period: a.scheme.calendar.Beginning(n.Span.Wall)}); err != nil {
+			return nil, err
 		}
-		numbers = append(numbers, newNumber(t, span, typ, u.Seq))
+		return a.recent, nil
 	}
-	return numbers
+	if p != nil {
+		a.recent = p
+	}
+	return p, nil
+}
+
+// failed wraps an error from the counters, the used numbers or the explanations. It returns nil for nil.
+func (a *audit) failed(err error) error {
+	period := ""
+	switch {
+	case err == nil:
+		return nil
+	case a.label != "":
+		period = " in " + calendar.FormatLabel(a.label)
+	}
+	return fmt.Errorf("serial: %s of %s%s: %w", a.method, a.scheme.subject(a.typ), period, err)
+}
+
+// wentBack is the error of a counter that was last, and is less after the used numbers were read.
+func (a *audit) wentBack(p *calendar.Period, last, after int64) error {
+	if a.redis {
+		return fmt.Errorf("%w: the counter of %s in %s went back from %d to %d while the used numbers were read",
+			ErrCounterLost, a.scheme.subject(a.typ), calendar.FormatLabel(p.Label), last, after)
+	}
+	return a.failed(fmt.Errorf("the last sequence went back from %d to %d while the used numbers were read", last, after))
 }
 
 // shorten cuts a text to at most 256 bytes, between characters.
@@ -248,100 +326,4 @@ func shorten(text string) string {
 		end--
 	}
 	return strings.Clone(text[:end])
-}
-
-// Audit accounts for the numbers of a type in the period of at. It finds the numbers that were issued but
-// never used, used twice, or used but never issued. used yields the numbers as the application has stored them, in any
-// order; numbers of other types and periods may be among them. See [Scheme.Audit] for what counts as missing, and for
-// the memory needed.
-//
-// Audit reads the counter before used, which gives [Report].Last, and again afterwards. It ignores numbers issued
-// between the two readings, even if they are among the used numbers. A number that was issued earlier, but stored only
-// after used has passed its place, appears as missing. The period must be the current one, or one whose counter is
-// still kept; see [WithRetention]. Last is 0 if the type was not used in the current period.
-//
-// Audit writes nothing. If ctx ends, Audit stops before the next number or explanation. Each reading of the counter
-// fails within 10 s if Redis does not answer. Errors: [ErrInvalidType]; [ErrCounterLost] if the counter is lost, even
-// with a floor or a ledger, or if it went back while used was read; [ErrExhausted] as from [Generator.Peek];
-// [ErrClockSkew]; [ErrConflict]; one for a period that has not begun, whose counter is no longer kept, or that ended
-// during the audit and whose counter is not kept; the errors of [Scheme.Audit]; ctx's; or a failure of Redis. With an
-// error, the Report is zero.
-func (g *Generator) Audit(ctx context.Context, typ string, at When,
-	used iter.Seq2[string, error], opts ...AuditOption) (Report, error) {
-	r, err := g.audit(ctx, typ, at, used, opts)
-	return r, g.publicError(ctx, err)
-}
-
-func (g *Generator) audit(ctx context.Context, typ string, at When, used iter.Seq2[string, error],
-	opts []AuditOption) (r Report, err error) {
-	a, err := g.newAudit(typ, at, used, opts)
-	if err != nil {
-		return r, err
-	}
-	if a.lastAfter != nil {
-		return r, errors.New("serial: Audit: WithLastAfter is for Scheme.Audit; a Generator reads its counter itself")
-	}
-	first, last, err := g.counter(ctx, typ, &a.period.Period)
-	if err != nil {
-		return r, err
-	}
-	if first > 0 {
-		a.report.First = first
-	}
-	if err := a.read(ctx, used, last); err != nil {
-		return r, err
-	}
-	_, after, err := g.counter(ctx, typ, &a.period.Period)
-	if err != nil {
-		return r, err
-	}
-	if after < last {
-		return r, fmt.Errorf("%w: the counter of %s in %s went back from %d to %d while the used numbers were read",
-			ErrCounterLost, g.subject(typ), calendar.FormatLabel(a.period.Label), last, after)
-	}
-	if err := a.explain(ctx); err != nil {
-		return r, err
-	}
-	return a.close(after), nil
-}
-
-// counter reads the counter of the current period or of one whose counter is still kept: 0 if no number was issued.
-// first is the first sequence of that period, 0 if Redis does not have it.
-func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period) (first, last int64, err error) {
-	c, err := g.begin(ctx, typ, "", 0, nil)
-	if err == nil {
-		first, last, err = g.read(ctx, c, typ, p)
-	}
-	return first, last, g.finish(ctx, c, typ, err)
-}
-
-func (g *Generator) read(ctx context.Context, c *series.Call, typ string, p *calendar.Period) (
-	first, last int64, err error) {
-	label := calendar.FormatLabel(p.Label)
-	for {
-		past := p.Start < c.Current().Start
-		var counted series.Reading
-		if past {
-			counted, err = c.History(ctx, p.Label)
-		} else {
-			counted, err = c.History(ctx)
-		}
-		refusal, refused := errors.AsType[*series.Refusal](err)
-		switch current := counted.Span; {
-		case err != nil && !(refused && refusal.Status == series.Lost && p.Start < current.Start): // else another began
-			return 0, 0, err
-		case err != nil:
-		case p.Start > current.Start:
-			return 0, 0, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
-				g.subject(typ), label, calendar.FormatLabel(current.Label))
-		case past != (p.Start < current.Start): // this host's clock was ahead, or the period has just ended
-		case !past:
-			return counted.First[0], max(0, counted.Last[0]), nil
-		case counted.Last[1] < 0:
-			return 0, 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no "+
-				"longer kept; WithRetention keeps counters beyond their period", g.subject(typ), label)
-		default:
-			return counted.First[1], counted.Last[1], nil
-		}
-	}
 }

@@ -710,6 +710,71 @@ func ExampleWithExplanations() {
 	// possible: answer lost: 1 attempt
 }
 
+// The numbers of October are accounted for from one reading of what is stored. Two were deleted on different days, and
+// no number was issued on the 25th.
+func ExampleScheme_AuditAll() {
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+	var last []serial.Number // from History
+	for _, day := range []int{26, 24} {
+		n, err := scheme.Number("IS", serial.On(2021, time.October, day), 3)
+		if err != nil {
+			log.Fatal(err)
+		}
+		last = append(last, n)
+	}
+	stored := func(yield func(string, error) bool) {
+		for _, text := range []string{"IS202110240001", "IS202110240003", "IS202110260001", "IS202110260002", "IS-0003"} {
+			if !yield(text, nil) {
+				return
+			}
+		}
+	}
+	reports, err := scheme.AuditAll("IS", last, stored)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, report := range reports.Periods {
+		fmt.Println(scheme.PeriodName(serial.At(report.Start)), report.Clean(), report.Unexplained)
+	}
+	for _, start := range reports.Without {
+		fmt.Println(scheme.PeriodName(serial.At(start)), "no numbers")
+	}
+	fmt.Println(reports.Clean(), "no numbers:", reports.Foreign)
+	// Output:
+	// 26 October 2021 false [{3 3}]
+	// 24 October 2021 false [{2 2}]
+	// 25 October 2021 no numbers
+	// false no numbers: [IS-0003]
+}
+
+// What became of a number that somebody holds in their hands.
+func ExampleReport_Lookup() {
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+	day := serial.On(2021, time.October, 24)
+	stored := func(yield func(string, error) bool) {
+		_ = yield("IS202110240001 ", nil) && yield("IS202110240003", nil)
+	}
+	report, err := scheme.Audit("IS", day, 3, stored, serial.WithLookup(1))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for seq := int64(1); seq <= 4; seq++ {
+		e := report.Lookup(seq)
+		fmt.Printf("%d issued: %t, stored: %d %q, explained: %t\n", seq, e.Issued, e.Stored, e.Texts, e.Explanation != nil)
+	}
+	// Output:
+	// 1 issued: true, stored: 1 ["IS202110240001 "], explained: false
+	// 2 issued: true, stored: 0 [], explained: false
+	// 3 issued: true, stored: 1 ["IS202110240003"], explained: false
+	// 4 issued: false, stored: 0 [], explained: false
+}
+
 // Numbers are issued during an audit: a counter that is not a Generator's is read again afterwards.
 func ExampleWithLastAfter() {
 	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -289,61 +288,4 @@ func (r *reporter) explanation(e *backlog.Entry[gapKey]) Explanation {
 		Series: r.series(k.typ), Type: k.typ, Start: r.local(k.start), First: e.First, Last: e.Last,
 		Reason: reason, At: e.At, Unused: !possible, Possible: possible,
 	}
-}
-
-// An AuditOption configures an audit.
-type AuditOption interface{ applyAudit(*auditConfig) error }
-
-type auditConfig struct {
-	explanations []iter.Seq2[Explanation, error]
-	lastAfter    func() (int64, error) // reads the last sequence again; nil if there is no need
-	earlier      []*Scheme             // schemes of numbers printed before a change
-}
-
-type auditOption func(*auditConfig) error
-
-func (o auditOption) applyAudit(c *auditConfig) error { return o(c) }
-
-// WithExplanations has an audit explain missing numbers. The audit ignores explanations of other series and periods. If
-// the option is given more than once, the audit reads all of them, in order. There is no default; nil is an error.
-//
-// Where several explanations fit a missing number, one with By (a person's) comes before one without. Otherwise, the
-// later option wins, and within one option, the later explanation. At does not matter. So a person can correct this
-// package, and another person.
-//
-// An explanation with Possible explains nothing. [Report].Possible lists it if a number in its range is unexplained.
-//
-// A used number is contradicted if an explanation with Unused covers it, even above [Report].Last. Investigate it; it
-// does not prove fraud, since Redis may have lost the number and issued it again.
-//
-// Explanations may reach beyond the numbers issued, where they explain nothing. An audit reads them after the used
-// numbers, and [Generator.Audit] also after its second reading of the counter, so one database connection is enough for
-// both. With ten million numbers and a million explanations, an audit takes less than 64 MB, plus the bytes of the
-// different Reasons and Bys.
-func WithExplanations(all iter.Seq2[Explanation, error]) AuditOption {
-	return auditOption(func(c *auditConfig) error {
-		c.explanations = append(c.explanations, all)
-		return refuseIf(all == nil,
-			"serial: WithExplanations: nil; if there are none, leave the option out or pass an iterator that yields nothing")
-	})
-}
-
-// WithLastAfter has [Scheme.Audit] read the last sequence issued once more, after the used numbers. Sequences above its
-// argument last, up to that one, were issued meanwhile and are ignored, even if they are among the used numbers. If
-// read fails, the audit returns its error, wrapped. A sequence below last is an error too. [Generator.Audit] reads the
-// counter itself, and refuses this option.
-//
-// Default: nothing is issued meanwhile.
-func WithLastAfter(read func() (int64, error)) AuditOption {
-	return auditOption(func(c *auditConfig) error {
-		c.lastAfter = read
-		return refuseIf(read == nil, "serial: WithLastAfter: the function is nil")
-	})
-}
-
-// Explained is a range of missing sequences and the explanation for all of them. Neighbours with the same explanation
-// form one range. The explanation is unchanged, except that At is in UTC.
-type Explained struct {
-	Range
-	Explanation Explanation
 }

@@ -2,6 +2,10 @@ package serial
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
 
 	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/series"
@@ -18,17 +22,24 @@ const mostKept = 10_000
 // History writes nothing. Errors: [ErrInvalidType], [ErrClockSkew], [ErrConflict], one for any other periods, ctx's, or
 // a failure of Redis.
 func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Number, error) {
-	c, err := g.begin(ctx, typ, "", 0, refuseIf(periods < 1 || periods > mostKept,
+	numbers, _, err := g.kept(ctx, typ, periods, refuseIf(periods < 1 || periods > mostKept,
 		"serial: History of %d periods: want 1 to %d", periods, mostKept))
-	var numbers []Number
+	return numbers, err
+}
+
+// kept returns the last numbers of up to so many periods, newest first, and the first sequences of these periods: 0 if
+// Redis does not have it. refused is an error of the caller's arguments.
+func (g *Generator) kept(ctx context.Context, typ string, periods int, refused error) (
+	numbers []Number, firsts []int64, err error) {
+	c, err := g.begin(ctx, typ, "", 0, refused)
 	if err == nil {
-		numbers, err = g.history(ctx, c, typ, periods)
+		numbers, firsts, err = g.history(ctx, c, typ, periods)
 	}
-	return numbers, g.finish(ctx, c, typ, err)
+	return numbers, firsts, g.finish(ctx, c, typ, err)
 }
 
 func (g *Generator) history(ctx context.Context, c *series.Call, typ string, periods int) (
-	numbers []Number, err error) {
+	numbers []Number, firsts []int64, err error) {
 	const together = 1000 // in one script call, so as not to block Redis
 	if g.calendar.Unit == calendar.Never {
 		periods = 1
@@ -36,23 +47,25 @@ func (g *Generator) history(ctx context.Context, c *series.Call, typ string, per
 	// Without labels, a lost counter of the current period would be an error.
 	reading, err := c.History(ctx, c.Current().Label)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	each := reading.Last[:1]
+	first, last := reading.First[:1], reading.Last[:1]
 	read := []*calendar.Period{&reading.Span.Period}
 	for {
-		each = each[len(each)-len(read):] // without the current period if it was read before
+		// Without the current period if it was read before.
+		first, last = first[len(first)-len(read):], last[len(last)-len(read):]
 		for i, p := range read {
 			if p.End <= 0 { // no Redis server has ever had an earlier time
-				return numbers, nil
+				return numbers, firsts, nil
 			}
-			if last := each[i]; last >= 0 {
-				numbers = append(numbers, newNumber(g.template, g.template.Dates.SpanOf(p), typ, last))
+			if last[i] >= 0 {
+				numbers = append(numbers, newNumber(g.template, g.template.Dates.SpanOf(p), typ, last[i]))
+				firsts = append(firsts, first[i])
 			}
 		}
 		periods -= len(read)
 		if periods == 0 {
-			return numbers, nil
+			return numbers, firsts, nil
 		}
 		oldest := read[len(read)-1]
 		read = nil
@@ -62,8 +75,145 @@ func (g *Generator) history(ctx context.Context, c *series.Call, typ string, per
 			read, labels = append(read, oldest), append(labels, oldest.Label)
 		}
 		if reading, err = c.History(ctx, labels...); err != nil {
+			return nil, nil, err
+		}
+		first, last = reading.First, reading.Last
+	}
+}
+
+// Audit accounts for the numbers of a type in the period of at. It finds the numbers that were issued but
+// never used, used twice, or used but never issued. used yields the numbers as the application has stored them, in any
+// order; numbers of other types and periods may be among them. See [Scheme.Audit] for what counts as missing, and for
+// the memory needed.
+//
+// Audit reads the counter before used, which gives [Report].Last, and again afterwards. It ignores numbers issued
+// between the two readings, even if they are among the used numbers. A number that was issued earlier, but stored only
+// after used has passed its place, appears as missing. The period must be the current one, or one whose counter is
+// still kept; see [WithRetention]. Last is 0 if the type was not used in the current period.
+//
+// Audit writes nothing. If ctx ends, Audit stops before the next number or explanation. Each reading of the counter
+// fails within 10 s if Redis does not answer. Errors: [ErrInvalidType]; [ErrCounterLost] if the counter is lost, even
+// with a floor or a ledger, or if it went back while used was read; [ErrExhausted] as from [Generator.Peek];
+// [ErrClockSkew]; [ErrConflict]; one for a period that has not begun, whose counter is no longer kept, or that ended
+// during the audit and whose counter is not kept; the errors of [Scheme.Audit]; ctx's; or a failure of Redis. With an
+// error, the Report is zero.
+func (g *Generator) Audit(ctx context.Context, typ string, at When,
+	used iter.Seq2[string, error], opts ...AuditOption) (Report, error) {
+	r, err := g.audit(ctx, typ, at, used, opts)
+	return r, g.publicError(ctx, err)
+}
+
+func (g *Generator) audit(ctx context.Context, typ string, at When, used iter.Seq2[string, error],
+	opts []AuditOption) (r Report, err error) {
+	a, err := g.newAudit("Audit", typ, used, opts)
+	if err != nil {
+		return r, err
+	}
+	p, err := a.only(at)
+	if err != nil {
+		return r, err
+	}
+	if a.lastAfter != nil {
+		return r, errors.New("serial: Audit: WithLastAfter is for Scheme.Audit; a Generator reads its counter itself")
+	}
+	a.redis = true
+	read := func() ([]counted, error) {
+		first, last, err := g.counter(ctx, typ, p)
+		return []counted{{p, first, last}}, err
+	}
+	return only(a.run(ctx, used, read, read))
+}
+
+// AuditAll accounts for the numbers of a type in all periods whose counters are kept, see [WithRetention], from one
+// reading of used. See [Scheme.AuditAll] for used numbers of other periods. What it returns for a period is what
+// [Generator.Audit] returns for it, except for Foreign and OtherCount. A period whose counter is lost is not kept.
+//
+// AuditAll reads the counters before it iterates over used, and again afterwards. Numbers that are issued in between are
+// ignored, also in a period that has begun in between: if used has such numbers, its report has Last 0.
+//
+// AuditAll writes nothing. If ctx ends, it stops before the next number or explanation. Each reading of the counters
+// fails within 10 s if Redis does not answer. The errors are those of [Generator.History] and of
+// [Scheme.AuditAll], and [ErrCounterLost] if a counter went back in the meantime. It is also an error if the current
+// period has ended in the meantime and its counter is not kept. With an error, the Reports are zero.
+func (g *Generator) AuditAll(ctx context.Context, typ string, used iter.Seq2[string, error], opts ...AuditOption) (
+	Reports, error) {
+	r, err := g.auditAll(ctx, typ, used, opts)
+	return r, g.publicError(ctx, err)
+}
+
+func (g *Generator) auditAll(ctx context.Context, typ string, used iter.Seq2[string, error], opts []AuditOption) (
+	r Reports, err error) {
+	a, err := g.newAudit("AuditAll", typ, used, opts)
+	if err != nil {
+		return r, err
+	}
+	if a.historyAfter != nil {
+		return r, errors.New("serial: AuditAll: WithHistoryAfter is for Scheme.AuditAll; a Generator reads its counters " +
+			"itself")
+	}
+	a.redis = true
+	read := func() ([]counted, error) {
+		last, firsts, err := g.kept(ctx, typ, mostKept+1, nil)
+		if err != nil {
 			return nil, err
 		}
-		each = reading.Last
+		return a.counted(last, firsts)
+	}
+	var newest counted
+	return a.run(ctx, used, func() ([]counted, error) {
+		all, err := read()
+		if len(all) > 0 {
+			newest = all[0]
+		}
+		return all, err
+	}, func() ([]counted, error) {
+		all, err := read()
+		isNewest := func(c counted) bool { return c.Label == newest.Label }
+		if err == nil && newest.Period != nil && !slices.ContainsFunc(all, isNewest) {
+			err = a.failed(fmt.Errorf("the period %s ended while the used numbers were read, and its counter is not kept; "+
+				"try again", calendar.FormatLabel(newest.Label)))
+		}
+		return all, err
+	})
+}
+
+// counter reads the counter of the current period or of one whose counter is still kept: 0 if no number was issued.
+// first is the first sequence of that period, 0 if Redis does not have it.
+func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period) (first, last int64, err error) {
+	c, err := g.begin(ctx, typ, "", 0, nil)
+	if err == nil {
+		first, last, err = g.read(ctx, c, typ, p)
+	}
+	return first, last, g.finish(ctx, c, typ, err)
+}
+
+func (g *Generator) read(ctx context.Context, c *series.Call, typ string, p *calendar.Period) (
+	first, last int64, err error) {
+	label := calendar.FormatLabel(p.Label)
+	for {
+		past := p.Start < c.Current().Start
+		var counted series.Reading
+		if past {
+			counted, err = c.History(ctx, p.Label)
+		} else {
+			counted, err = c.History(ctx)
+		}
+		refusal, refused := errors.AsType[*series.Refusal](err)
+		switch current := counted.Span; {
+		case err != nil && !(refused && refusal.Status == series.Lost && p.Start < current.Start): // else another began
+			return 0, 0, err
+		case err != nil:
+		case p.Start > current.Start:
+			return 0, 0, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
+				g.subject(typ), label, calendar.FormatLabel(current.Label))
+		case past != (p.Start < current.Start): // this host's clock was ahead, or the period has just ended
+		case !past:
+			return counted.First[0], max(0, counted.Last[0]), nil
+		case counted.Last[1] < 0:
+			return 0, 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no "+
+				"longer kept; WithRetention keeps counters beyond their period", g.subject(typ), label)
+		default:
+			return counted.First[1], counted.Last[1], nil
+		}
 	}
 }

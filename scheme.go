@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -285,31 +286,24 @@ func (a *audit) addEarlier() error {
 	return nil
 }
 
-// find returns the first scheme that reads a text as a number of the audited type and period, and the number. If there
-// is none, it returns nil, and whether a scheme reads the text.
-func (a *audit) find(text string) (s *scheme, n template.Number, other bool) {
+// beginning returns the periods that begin at an instant, by any of the schemes. If there is none, it returns a period
+// in which the instant lies, unless another period begins there.
+func (a *audit) beginning(at time.Time) (begin []*auditedPeriod, inside *auditedPeriod) {
+	begun := false
 	for _, s := range a.schemes {
-		n, err := s.template.ParseStored(text)
-		if err == nil && (s.shared || n.Type == a.report.Type) && n.Span.Label == a.period.Label {
-			return s, n, false
+		c := s.calendar.At(at)
+		p, first := a.periods[c.Label], at.Equal(time.Unix(c.Start, 0))
+		begun = begun || first
+		switch {
+		case p == nil:
+		case first && !slices.Contains(begin, p):
+			begin = append(begin, p)
+		case !first && c.Start <= at.Unix() && at.Unix() < c.End:
+			inside = p
 		}
-		other = other || err == nil
 	}
-	return nil, n, other
-}
-
-// begins reports whether the period with the audited label begins at an instant, by any of the schemes, and whether the
-// instant lies in such a period although no scheme has a period that begins there.
-func (a *audit) begins(at time.Time) (begins, inside bool) {
-	if at.Equal(a.report.Start) {
-		return true, false
+	if begun {
+		inside = nil
 	}
-	first := false
-	for _, s := range a.schemes {
-		p := s.calendar.At(at)
-		audited, begun := p.Label == a.period.Label, at.Equal(time.Unix(p.Start, 0))
-		first, begins = first || begun, begins || begun && audited
-		inside = inside || audited && p.Start <= at.Unix() && at.Unix() < p.End
-	}
-	return begins, inside && !first
+	return begin, inside
 }

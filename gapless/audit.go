@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"strings"
 	"time"
 
@@ -35,22 +36,52 @@ func (g *Generator) Audit(ctx context.Context, q Querier, typ string, at serial.
 	if err != nil {
 		return serial.Report{}, err
 	}
-	numbers := used
-	if used != nil {
-		numbers = func(yield func(string, error) bool) {
-			for number, err := range used {
-				if !yield(number, cmp.Or(err, ctx.Err())) {
-					return
-				}
-			}
-		}
-	}
 	opts = append([]serial.AuditOption{serial.WithLastAfter(read)}, opts...)
-	report, err := g.scheme.Audit(typ, at, last, numbers, opts...)
+	report, err := g.scheme.Audit(typ, at, last, until(ctx, used), opts...)
 	if err != nil {
 		return serial.Report{}, fmt.Errorf("gapless: %w", err)
 	}
 	return report, nil
+}
+
+// AuditAll accounts for the numbers of a type in all periods of which the table has a row, from one reading of used, as
+// [serial.Scheme.AuditAll] does. What it returns for a period is what [Generator.Audit] returns for it, except for
+// Foreign and OtherCount; it also accounts for a period whose numbers were printed in another way, for which Audit
+// returns [serial.ErrConflict].
+//
+// The rows are read before used, and again afterwards; see Audit for what that means in a pool and in a transaction.
+// Numbers that are taken in between are ignored, also in a period that has begun in between.
+//
+// AuditAll writes nothing, and waits for nobody, except on MySQL in a transaction at SERIALIZABLE. No query of AuditAll
+// runs while used is read. If ctx ends, it ends before the next number. Errors are those of [Generator.History] and of
+// Scheme.AuditAll, and ctx's. With an error, the Reports are zero.
+func (g *Generator) AuditAll(ctx context.Context, q Querier, typ string, used iter.Seq2[string, error],
+	opts ...serial.AuditOption) (serial.Reports, error) {
+	read := func() ([]serial.Number, error) { return g.lastNumbers(ctx, q, typ, math.MaxInt32) }
+	last, err := read()
+	if err != nil {
+		return serial.Reports{}, err
+	}
+	opts = append([]serial.AuditOption{serial.WithHistoryAfter(read)}, opts...)
+	reports, err := g.scheme.AuditAll(typ, last, until(ctx, used), opts...)
+	if err != nil {
+		return serial.Reports{}, fmt.Errorf("gapless: %w", err)
+	}
+	return reports, nil
+}
+
+// until yields numbers until ctx ends. It returns nil for nil.
+func until(ctx context.Context, numbers iter.Seq2[string, error]) iter.Seq2[string, error] {
+	if numbers == nil {
+		return nil
+	}
+	return func(yield func(string, error) bool) {
+		for number, err := range numbers {
+			if !yield(number, cmp.Or(err, ctx.Err())) {
+				return
+			}
+		}
+	}
 }
 
 const mostPeriods = 10_000 // of a History
@@ -67,12 +98,17 @@ const mostPeriods = 10_000 // of a History
 // period the scheme does not have; one for a q that is nil or bun's on PostgreSQL; the driver's own, as for a missing
 // table.
 func (g *Generator) History(ctx context.Context, q Querier, typ string, periods int) ([]serial.Number, error) {
+	if _, err := g.scheme.Series(typ); err == nil && (periods < 1 || periods > mostPeriods) {
+		return nil, fmt.Errorf("gapless: History of %d periods: want 1 to %d", periods, mostPeriods)
+	}
+	return g.lastNumbers(ctx, q, typ, periods)
+}
+
+// lastNumbers is [Generator.History] for any number of periods.
+func (g *Generator) lastNumbers(ctx context.Context, q Querier, typ string, periods int) ([]serial.Number, error) {
 	series, err := g.scheme.Series(typ)
 	if err != nil {
 		return nil, fmt.Errorf("gapless: %w", err)
-	}
-	if periods < 1 || periods > mostPeriods {
-		return nil, fmt.Errorf("gapless: History of %d periods: want 1 to %d", periods, mostPeriods)
 	}
 	what := "the history of " + typ
 	q, leave, err := g.view(ctx, q, what)

@@ -94,6 +94,44 @@ func TestAudit(t *testing.T) {
 	})
 }
 
+// All periods of the table are accounted for from one reading, without those taken meanwhile.
+func TestAuditAll(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db, g := d.start(t)
+		take := func(day, n int) {
+			commits(t, db, func(tx *sql.Tx) {
+				for range n {
+					require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(day)))))
+				}
+			})
+		}
+		take(24, 2)
+		take(26, 3)
+		got, err := g.AuditAll(t.Context(), db, "IS", numbers(func(i int) {
+			if i == 0 {
+				take(26, 1)
+				take(27, 1)
+			}
+		}, "IS202110240001", "IS202110240002", "IS202110260003", "IS202110260004", "IS202110260005", "IS202110270001",
+			"IS202110270002", "no number"))
+		require.NoError(t, err)
+		require.Len(t, got.Periods, 3)
+		require.Equal(t, []serial.Range{{First: 1, Last: 2}}, got.Periods[0].Missing, "the newest first")
+		require.EqualValues(t, []int64{3, 1}, []int64{got.Periods[0].Last, got.Periods[0].BeyondCount})
+		require.True(t, got.Periods[1].Clean())
+		require.Equal(t, "IS202110270002", got.Periods[2].Beyond[0].String())
+		require.EqualValues(t, 1, got.Periods[2].BeyondCount)
+		require.Equal(t, []time.Time{october(25).Truncate(24 * time.Hour)}, got.Without)
+		require.Equal(t, []string{"no number"}, got.Foreign)
+		require.EqualError(t, errOf(g.AuditAll(t.Context(), db, "IS", nil)),
+			"gapless: serial: AuditAll: the used numbers are nil; if there are none, pass an iterator that yields nothing")
+		require.ErrorIs(t, errOf(g.AuditAll(t.Context(), db, "I S", numbers(nil))), serial.ErrInvalidType)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, errOf(g.AuditAll(ctx, db, "IS", numbers(func(int) {}, "x"))), context.Canceled)
+	})
+}
+
 // The newest periods with numbers, for any scheme.
 func TestHistory(t *testing.T) {
 	east := serial.WithLocation(time.FixedZone("", 14*3600))

@@ -20,11 +20,14 @@ import (
 // errFound means that an audit found something, which it has printed. The exit code is 3.
 var errFound = errors.New("not all numbers are accounted for")
 
-// audit prints which numbers of a period are missing, duplicate, beyond the counter or foreign.
+// audit prints which numbers of a period, or of all periods, are missing, duplicate, beyond the counter or foreign.
 func (c *command) audit(ctx context.Context) error {
 	at, err := c.when()
 	if err != nil {
 		return err
+	}
+	if c.all && c.date != "" {
+		return misused("-all and -date: want one of them")
 	}
 	for _, template := range c.earlier {
 		earlier, err := c.scheme.WithTemplate(template)
@@ -49,7 +52,7 @@ func (c *command) audit(ctx context.Context) error {
 		}
 		defer func() { _ = explained.Close() }()
 	}
-	if c.date == "" {
+	if c.date == "" && !c.all {
 		last, err := c.gen.Peek(ctx, c.args[0]) // Redis's clock determines the current period
 		if err != nil {
 			return err
@@ -57,7 +60,7 @@ func (c *command) audit(ctx context.Context) error {
 		at = serial.At(last.Start)
 	}
 	opts := []serial.AuditOption{serial.WithEarlier(c.earlierSchemes...)}
-	_, start, _ := c.scheme.Period(at)
+	_, start, _ := c.scheme.Period(at) // zero with -all
 	if r := c.Register; r != nil {
 		series, _ := c.scheme.Series(c.args[0]) // the audit checks the type
 		opts = append(opts, serial.WithExplanations(r.Explanations(ctx, series, start)))
@@ -65,21 +68,25 @@ func (c *command) audit(ctx context.Context) error {
 	if c.explained != "" { // later than the register, so that the file's win
 		opts = append(opts, serial.WithExplanations(c.explanations(ctx, c.explained, explained, c.args[0], start)))
 	}
-	report, err := c.gen.Audit(ctx, c.args[0], at, func(yield func(string, error) bool) {
+	numbers := func(yield func(string, error) bool) {
 		for e, err := range c.entries(ctx, input) {
 			if !yield(e.text, err) {
 				return
 			}
 		}
-	}, opts...)
+	}
+	if c.all {
+		reports, err := c.gen.AuditAll(ctx, c.args[0], numbers, opts...)
+		if err != nil {
+			return err
+		}
+		return c.printReports(&reports)
+	}
+	report, err := c.gen.Audit(ctx, c.args[0], at, numbers, opts...)
 	if err != nil {
 		return err
 	}
-	c.printReport(&report)
-	if !report.Clean() {
-		return errFound
-	}
-	return nil
+	return c.printReport(&report)
 }
 
 // dates are the layouts of -date, shortest first.
@@ -126,31 +133,50 @@ func (c *command) skippedDate() error {
 	return misused("-date %q: the clocks of %v skipped it", c.date, c.Calendar.Location)
 }
 
-// printReport prints a report as JSON or, for people, a line for each count, and below it the numbers counted.
-func (c *command) printReport(r *serial.Report) {
-	if slices.ContainsFunc(r.Foreign, func(text string) bool { return c.isCSV(entry{text: text}) }) {
-		c.warn("%s", useColumn)
+// printReport prints a report as JSON or, for people, a line for each count, and below it the numbers counted. Its error
+// is errFound or nil.
+func (c *command) printReport(r *serial.Report) error {
+	var found error
+	if !r.Clean() || r.ForeignCount > 0 {
+		found = errFound
 	}
+	c.suggestColumn(r.Foreign)
 	if c.json {
 		c.printReportJSON(r)
-		return
+		return found
 	}
-	all := max(0, r.Last-r.First+1)
 	period, verdict := c.name(r.Start), "all numbers are accounted for"
 	c.printf("%s in %s (from %s)\n", c.series(r.Type), period, r.Start.Format(time.RFC3339))
+	if !c.printCounts(r) {
+		verdict = "no number was issued"
+	}
+	c.printForeign(r.Foreign, r.ForeignCount)
+	if r.OtherCount > 0 {
+		c.printf("others     %d, of other types or periods\n", r.OtherCount)
+	}
+	if found != nil {
+		verdict = found.Error()
+	}
+	c.printf("%s in %s: %s\nchecked %s, signed ______________________________\n", c.series(r.Type), period, verdict,
+		c.time(time.Now()))
+	return found
+}
+
+// printCounts prints the counts of a report, and below each the numbers counted. It reports whether a number was issued.
+func (c *command) printCounts(r *serial.Report) bool {
 	if r.First > 1 {
 		c.printf("start      %s\n", c.Template.PrintSeq(r.First))
 	}
-	if all == 0 {
+	issued := max(0, r.Last-r.First+1)
+	if issued == 0 {
 		c.println("issued     0")
-		verdict = "no number was issued"
 	} else {
-		c.printf("issued     %d: %s to %s\n", all, c.Template.PrintSeq(r.First), c.Template.PrintSeq(r.Last))
+		c.printf("issued     %d: %s to %s\n", issued, c.Template.PrintSeq(r.First), c.Template.PrintSeq(r.Last))
 	}
 	c.printf("used       %d\n", r.Count)
 	below := map[bool]string{true: " below the start: was it changed?"}
 	beyond := mapped(r.Beyond, func(n serial.Number) string { return c.printedSeq(n) + below[n.Seq < r.First] })
-	doubles, foreign := mapped(r.Duplicates, c.printedSeq), mapped(r.Foreign, strconv.Quote)
+	doubles := mapped(r.Duplicates, c.printedSeq)
 	if c.readsExplanations() {
 		c.printExplained(r)
 	} else {
@@ -158,15 +184,76 @@ func (c *command) printReport(r *serial.Report) {
 	}
 	c.list("double", r.DuplicateCount, r.DuplicateCount-int64(len(doubles)), doubles)
 	c.list("beyond", r.BeyondCount, r.BeyondCount-int64(len(beyond)), beyond)
-	c.list("foreign", r.ForeignCount, r.ForeignCount-int64(len(foreign)), foreign)
-	if r.OtherCount > 0 {
-		c.printf("others     %d, of other types or periods\n", r.OtherCount)
+	return issued > 0
+}
+
+func (c *command) printForeign(texts []string, count int64) {
+	c.list("foreign", count, count-int64(len(texts)), mapped(texts, strconv.Quote))
+}
+
+// suggestColumn prints a hint if foreign texts look like lines of CSV.
+func (c *command) suggestColumn(foreign []string) {
+	if slices.ContainsFunc(foreign, func(text string) bool { return c.isCSV(entry{text: text}) }) {
+		c.warn("%s", useColumn)
 	}
-	if !r.Clean() {
-		verdict = errFound.Error()
+}
+
+// printReports prints the reports of all periods: a line for each, the findings, then what belongs to no period. Its
+// error is errFound or nil.
+func (c *command) printReports(all *serial.Reports) error {
+	var found error
+	if !all.Clean() {
+		found = errFound
 	}
-	c.printf("%s in %s: %s\nchecked %s, signed ______________________________\n", c.series(r.Type), period, verdict,
-		c.time(time.Now()))
+	c.suggestColumn(all.Foreign)
+	if c.json {
+		for i := range all.Periods {
+			c.printReportJSON(&all.Periods[i])
+		}
+		_ = json.NewEncoder(c.out).Encode(struct {
+			Without      []time.Time `json:"without"`
+			WithoutCount int64       `json:"withoutCount"`
+			Foreign      []string    `json:"foreign"`
+			ForeignCount int64       `json:"foreignCount"`
+			OtherCount   int64       `json:"otherCount"`
+		}{append([]time.Time{}, all.Without...), all.WithoutCount, append([]string{}, all.Foreign...), all.ForeignCount,
+			all.OtherCount})
+		return found
+	}
+	series := c.series(c.args[0])
+	c.printf("%s in %d periods\n", series, len(all.Periods))
+	for i := range all.Periods {
+		r := &all.Periods[i]
+		verdict := "all numbers are accounted for"
+		if !r.Clean() {
+			verdict = errFound.Error()
+		}
+		c.printf("%s  issued %d, used %d, missing %d: %s\n", c.name(r.Start), max(0, r.Last-r.First+1), r.Count,
+			r.MissingCount, verdict)
+	}
+	for i := range all.Periods {
+		if r := &all.Periods[i]; !r.Clean() {
+			c.printf("\n%s (from %s)\n", c.name(r.Start), r.Start.Format(time.RFC3339))
+			c.printCounts(r)
+		}
+	}
+	c.println("")
+	without := mapped(all.Without, c.name)
+	c.list("without", all.WithoutCount, all.WithoutCount-int64(len(without)), without)
+	if all.WithoutCount > 0 {
+		c.println("           in these periods no number was issued, or counter and documents are gone")
+	}
+	c.printForeign(all.Foreign, all.ForeignCount)
+	if all.OtherCount > 0 {
+		c.printf("others     %d, of other types or earlier periods\n", all.OtherCount)
+	}
+	verdict := "all numbers are accounted for"
+	if found != nil {
+		verdict = found.Error()
+	}
+	c.printf("%s in %d periods: %s\nchecked %s, signed ______________________________\n", series, len(all.Periods),
+		verdict, c.time(time.Now()))
+	return found
 }
 
 // list prints a count and the items counted; more is the number of items not listed.
@@ -275,8 +362,8 @@ func mapped[T, U any](all []T, f func(T) U) []U {
 	return results
 }
 
-// explanations yields the explanations of a CSV file. Its sequences are of typ, in the period that begins at start. The
-// first error ends it, and names the file and the line.
+// explanations yields the explanations of a CSV file. Its sequences are of typ, in the period that begins at start. With
+// a zero start, they are of any period, and each line has a number. The first error ends it, and names the file and the line.
 func (c *command) explanations(ctx context.Context, name string, input io.Reader, typ string,
 	start time.Time) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
@@ -404,6 +491,8 @@ func (c *command) readExplanation(fields map[string]string, typ string, start, n
 			return e, err
 		}
 		e.Type, e.Start, e.First, e.Last = n.Type, n.Start, n.Seq, n.Seq
+	} else if start.IsZero() {
+		return e, errors.New("no number; with -all, each line needs one, since first and last do not show the period")
 	}
 	var err error
 	if e.Series, err = c.scheme.Series(e.Type); err != nil {
@@ -420,7 +509,7 @@ func (c *command) parseEarlier(number, typ string, start time.Time) (serial.Numb
 		n, failed := s.Parse(number)
 		switch {
 		case failed != nil:
-		case (c.Shared || n.Type == typ) && n.Start.Equal(start):
+		case (c.Shared || n.Type == typ) && (start.IsZero() || n.Start.Equal(start)):
 			return n, nil
 		case err != nil:
 			first, err = n, nil

@@ -71,7 +71,7 @@ aside (reserved) in the ledger for that period. A counter is never lowered.
 		},
 		{
 			name: "audit", args: "TYPE [FILE]", needs: Redis, run: (*command).audit,
-			flags:   []string{"date", "column", "explained", "earlier"},
+			flags:   []string{"date", "all", "column", "explained", "earlier"},
 			summary: "list numbers that are missing, used twice or never issued",
 			detail: `FILE or stdin contains the numbers used, one per line. The exit code is 3 unless all numbers are accounted
 for. Numbers issued during the audit do not matter. A missing number may never have reached anybody: raise, a floor or
@@ -121,6 +121,7 @@ type commandLine struct {
 	once      string   // request ID of next; "" for none
 	date      string   // in the period to audit; "" for the current one
 	column    string   // of CSV; "" for lines
+	all       bool     // audit all periods
 	explained string   // file with explanations; "" for none
 	earlier   []string // templates
 	dryRun    *bool    // nil if not given
@@ -161,6 +162,8 @@ func (c *command) define() {
 	text(&c.once, "once", "`ID` request whose number to issue. Until its answer expires, the same ID gets the same number")
 	text(&c.date, "date", "`DATE` date in the period to audit, such as 2021-10-24, or \"2021-10-24 15:04\" if periods "+
 		"are shorter than a day. Default: the current period")
+	c.flags.BoolFunc("all", "audit all periods whose counters are kept. In the file of -explained, each line needs a "+
+		"number", switchOf(&c.all))
 	text(&c.column, "column",
 		"`NAME` column of the CSV input that contains the numbers. The first line must be a header")
 	text(&c.explained, "explained", "`FILE` CSV file with reasons for missing numbers, or - for stdin. Its header must "+

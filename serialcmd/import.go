@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/tally"
+	"github.com/dailyserial/serial/internal/account"
 	"github.com/dailyserial/serial/internal/template"
 )
 
@@ -196,9 +196,9 @@ type found struct {
 	DuplicateCount int64    `json:"duplicateCount,omitempty"` // sequences
 	Jump           int64    `json:"jump,omitempty"`           // from the second greatest to the greatest, if suspicious
 
-	sequences *tally.Tally // nil for ignored types, and for periods that were over when the input was opened
-	below     int64        // the second greatest sequence
-	lines     []int        // of the Duplicates
+	sequences *account.Tally // nil for ignored types, and for periods that were over when the input was opened
+	below     int64          // the second greatest sequence
+	lines     []int          // of the Duplicates
 }
 
 // The actions of import.
@@ -325,7 +325,7 @@ func (c *command) collect(ctx context.Context, input io.Reader, typ string, now 
 		if f == nil {
 			f = &found{Type: n.Type, Start: n.Start, Action: ignored}
 			if !n.Start.Before(start) && (typ == "" || n.Type == typ) {
-				f.sequences = tally.New(math.MaxInt64)
+				f.sequences = account.NewTally(math.MaxInt64)
 			}
 			all[k] = f
 		}

@@ -278,7 +278,7 @@ func (r *register) Explanations(_ context.Context, series string, start time.Tim
 ) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
 		for _, e := range r.all {
-			if e.Series == series && e.Start.Equal(start) && !yield(e, nil) {
+			if e.Series == series && (start.IsZero() || e.Start.Equal(start)) && !yield(e, nil) {
 				return
 			}
 		}
@@ -322,6 +322,52 @@ func TestRegister(t *testing.T) {
 	s.exits(t, 0, "", "raise", "IS", "11")
 	_, stderr = s.exits(t, 1, "IS202110240001\n", "audit", "IS")
 	require.Contains(t, stderr, "the register is away")
+}
+
+// With -all, one reading of the input accounts for every period that is kept, and explanations come from the register
+// and from a file in which each line has a number.
+func TestAuditOfAllPeriods(t *testing.T) {
+	s, r := newService(t, serial.WithRetention(9)), new(register)
+	s.exits(t, 0, "", "next", "-n", "3", "IS")
+	s.redis.SetTime(noon.AddDate(0, 0, 2))
+	s.exits(t, 0, "", "next", "-n", "3", "IS")
+	const input = "IS202110240001\nIS202110240003\nIS202110260001\nIS202110260003\n"
+	stdout, _ := s.exits(t, 3, input+"IS2O2110260002\nPO202110260002\n", "audit", "-all", "IS")
+	require.Contains(t, stdout, "IS in 2 periods\n"+
+		"26 October 2021  issued 3, used 2, missing 1: not all numbers are accounted for\n"+
+		"24 October 2021  issued 3, used 2, missing 1: not all numbers are accounted for\n"+
+		"\n26 October 2021 (from 2021-10-26T00:00:00Z)\nissued     3: 0001 to 0003\nused       2\nmissing    1\n  0002\n")
+	require.Contains(t, stdout, "without    1\n  25 October 2021\n")
+	require.Contains(t, stdout, "foreign    1\n  \"IS2O2110260002\"\nothers     1, of other types or earlier periods\n")
+
+	n, err := s.Scheme().Parse("IS202110240002")
+	require.NoError(t, err)
+	e, err := s.Scheme().Explanation(n, n, "void", "Ada")
+	require.NoError(t, err)
+	require.NoError(t, r.Explain(t.Context(), e))
+	s.opts = []serialcmd.Option{serialcmd.WithRegister(r)}
+	file := t.TempDir() + "/reasons.csv"
+	require.NoError(t, os.WriteFile(file, []byte("number,reason,by\nIS202110260002,printed twice,Bob\n"), 0o600))
+	stdout, _ = s.exits(t, 0, input, "audit", "-all", "IS", "-explained", file)
+	require.Contains(t, stdout, "IS in 2 periods: all numbers are accounted for\n")
+	stdout, _ = s.exits(t, 3, input, "audit", "-all", "-json", "IS")
+	lines := strings.Split(stdout, "\n")
+	require.Len(t, lines, 4)
+	require.Contains(t, lines[0], `"start":"2021-10-26T00:00:00Z","first":1,"last":3,"count":2,`+
+		`"missing":[{"first":2,"last":2}]`)
+	require.Contains(t, lines[1], `"reason":"void","by":"Ada"`)
+	require.JSONEq(t, `{"without": ["2021-10-25T00:00:00Z"], "withoutCount": 1, "foreign": [], "foreignCount": 0,
+		"otherCount": 0}`, lines[2])
+	require.NoError(t, os.WriteFile(file, []byte("first,last,reason\n1,2,void\n"), 0o600))
+	_, stderr := s.exits(t, 1, input, "audit", "-all", "IS", "-explained", file)
+	require.Contains(t, stderr, "line 2: no number; with -all, each line needs one")
+	_, stderr = s.exits(t, 2, input, "audit", "-all", "-date", "2021-10-24", "IS")
+	require.Contains(t, stderr, "-all and -date: want one of them")
+
+	// A text that is no number is found in an audit of one period, too.
+	s.exits(t, 3, input+"x\n", "audit", "-date", "2021-10-24", "IS")
+	stdout, _ = s.exits(t, 3, "IS202110240001\nIS202110240003\nx\n", "audit", "-date", "2021-10-24", "IS")
+	require.Contains(t, stdout, "foreign    1\n  \"x\"\n")
 }
 
 // After everything was lost, what a person says about a raise is not stored about numbers that the ledger had set aside.

@@ -28,8 +28,8 @@ type audit struct {
 	replaced    []replacement
 	replacedCut bool // there may be others
 
-	uses *uses             // what is stored
-	read *readExplanations // what the explanations say
+	sought       int64 // sequence for which it was made, and of which it has the texts; 0 if there is none
+	explanations int   // explanations that were read
 }
 
 // foreign is a foreign text of the report, marked if it was cut.
@@ -63,31 +63,85 @@ func (h *handler) audit(ctx context.Context, w http.ResponseWriter, numbers prin
 // makeAudit accounts for the numbers of a period, and records all that it sees of a sequence.
 func makeAudit(ctx context.Context, numbers printer, seq int64) (*audit, error) {
 	s, p := numbers.series, numbers.period
-	used, long, uses := noTexts, &longTexts{}, newUses(numbers, seq)
+	used, long := noTexts, &longTexts{}
 	starts, from, to := s.reach(p)
 	if s.Stored != nil {
-		used = uses.record(long.record(s.Stored(ctx, from, to)))
+		used = long.record(s.Stored(ctx, from, to))
 	}
+	a := &audit{period: p, stored: s.Stored != nil, sought: seq}
 	opts := []serial.AuditOption{serial.WithEarlier(s.Earlier...)}
-	read := &readExplanations{starts: starts}
+	if seq > 0 {
+		opts = append(opts, serial.WithLookup(seq))
+	}
 	if s.Explanations != nil {
 		series, err := s.Source.scheme().Series(s.Type)
 		if err != nil {
 			return nil, unavailable(err)
 		}
-		read.series = series
 		for _, start := range starts {
-			opts = append(opts, serial.WithExplanations(read.record(s.Explanations.Explanations(ctx, series, start))))
+			opts = append(opts, serial.WithExplanations(a.count(s.Explanations.Explanations(ctx, series, start))))
 		}
 	}
 	report, err := s.Source.audit(ctx, s.Type, p.Start, used, opts...)
+	if unknown := unknownTexts(&report); err == nil && len(unknown) > 0 {
+		a.explanations = 0
+		report, err = s.Source.audit(ctx, s.Type, p.Start, used, append(opts, serial.WithLookup(unknown...))...)
+	}
 	if err != nil {
 		return nil, auditError(ctx, s, p, err)
 	}
-	a := &audit{Report: report, at: time.Now(), period: p, stored: s.Stored != nil, cut: long.cut(report.Foreign),
-		uses: uses, read: read}
-	a.replaced, a.replacedCut = read.replaced(&report)
+	a.Report, a.at, a.cut = report, time.Now(), long.cut(report.Foreign)
+	a.replaced, a.replacedCut = replacements(&report)
 	return a, nil
+}
+
+// count yields explanations and counts them.
+func (a *audit) count(all iter.Seq2[serial.Explanation, error]) iter.Seq2[serial.Explanation, error] {
+	return func(yield func(serial.Explanation, error) bool) {
+		for e, err := range all {
+			if a.explanations++; !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// bytes is roughly the memory that an audit takes: its report has two bits for each number.
+func (a *audit) bytes() int {
+	const explanation = 128 // bytes
+	return int(a.Count/4) + a.explanations*explanation
+}
+
+// unknownTexts returns the contradicted sequences whose stored texts another audit must find. There are few, if any.
+func unknownTexts(r *serial.Report) (seqs []int64) {
+	for _, n := range r.Contradicted[:min(len(r.Contradicted), mostListed-1)] { // with the one that is looked up
+		if len(r.Lookup(n.Seq).Texts) == 0 {
+			seqs = append(seqs, n.Seq)
+		}
+	}
+	return seqs
+}
+
+// text returns the text with which a number of a list is stored, and false if that is not known. asRead says that the
+// report has the number as it was read.
+func (a *audit) text(n serial.Number, asRead bool) (text string, ok bool) {
+	if text = n.String(); asRead && text != "" {
+		return text, true
+	}
+	if texts := a.Lookup(n.Seq).Texts; len(texts) > 0 {
+		return strings.Trim(texts[0], blanks), true
+	}
+	return decimal(n.Seq), false
+}
+
+// texts returns the texts of numbers, or their sequences where these are not known.
+func (a *audit) texts(numbers []serial.Number, asRead bool) []string {
+	all := []string{}
+	for _, n := range numbers {
+		text, _ := a.text(n, asRead)
+		all = append(all, text)
+	}
+	return all
 }
 
 // auditError says why a period has no account.

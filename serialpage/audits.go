@@ -1,9 +1,12 @@
 package serialpage
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/dailyserial/serial"
 )
 
 const (
@@ -28,7 +31,6 @@ type audits struct {
 	ended    chan struct{}              // closed when an audit ends
 	reports  recent[periodKey, audit]   // used for a minute
 	outcomes recent[periodKey, outcome] // last outcome of each period
-	latest   recent[string, outcome]    // last outcome of each series, by its Key
 }
 
 // An outcome is what is kept of an audit after a minute.
@@ -41,7 +43,7 @@ type outcome struct {
 
 func newAudits() *audits {
 	return &audits{
-		running: map[periodKey]bool{}, ended: make(chan struct{}), latest: newRecent[string, outcome](keptOutcomes),
+		running: map[periodKey]bool{}, ended: make(chan struct{}),
 		reports: newRecent[periodKey, audit](keptReports), outcomes: newRecent[periodKey, outcome](keptOutcomes),
 	}
 }
@@ -79,17 +81,26 @@ func (a *audits) end(k periodKey, made *audit) {
 	}
 	a.reports.put(k, *made)
 	a.dropReports()
-	r := made.Report
-	if !made.stored {
-		return
+	if made.stored {
+		a.note(k, made.period, &made.Report, made.at)
 	}
-	current := !made.at.Before(made.period.Start) && made.at.Before(made.period.End)
-	o := outcome{at: made.at, start: r.Start, stored: r.Count, explained: r.ExplainedCount,
-		unexplained: r.UnexplainedCount, clean: r.Clean(), empty: r.Last < r.First && !current}
-	a.outcomes.put(k, o)
-	if !made.at.Before(r.Start) && !o.empty {
-		a.latest.put(k.series, o)
+}
+
+// keep keeps the outcome of a period from a check of all periods that began at at, unless a later audit has one.
+func (a *audits) keep(series string, p span, r *serial.Report, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k := periodKey{series, r.Start.Unix()}
+	if o, ok := a.outcomes.get(k); !ok || o.at.Before(at) {
+		a.note(k, p, r, at)
 	}
+}
+
+// note keeps the outcome of an audit.
+func (a *audits) note(k periodKey, p span, r *serial.Report, at time.Time) {
+	current := !at.Before(p.Start) && at.Before(p.End)
+	a.outcomes.put(k, outcome{at: at, start: r.Start, stored: r.Count, explained: r.ExplainedCount,
+		unexplained: r.UnexplainedCount, clean: r.Clean(), empty: r.Last < r.First && r.BeyondCount == 0 && !current})
 }
 
 // dropReports drops reports that are no longer used, and the oldest ones if they take too much memory.
@@ -125,30 +136,42 @@ func (a *audits) outcome(k periodKey) (outcome, bool) {
 	return a.outcomes.get(k)
 }
 
-// checked returns, for each series, how many periods were audited and how many of them were not clean.
-func (a *audits) checked() map[string][2]int64 {
+// resultAge is how long a result counts. Afterwards it is shown with its age, and its period counts as not checked.
+const resultAge = 24 * time.Hour
+
+// A summary has what the audits of a series found.
+type summary struct {
+	checked, wrong int64   // periods whose results count, and those of them that are not clean
+	shown          outcome // the last one that is not clean, or else the last one; zero if there is none
+}
+
+// summaries returns a summary for each series that was audited.
+func (a *audits) summaries() map[string]summary {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	all := map[string][2]int64{}
+	all := map[string]summary{}
 	for k, o := range a.outcomes.values {
 		if o.empty {
 			continue
 		}
-		n := all[k.series]
-		n[0]++
-		if !o.clean {
-			n[1]++
+		s := all[k.series]
+		if time.Since(o.at) < resultAge {
+			s.checked++
+			if !o.clean {
+				s.wrong++
+			}
 		}
-		all[k.series] = n
+		if o.at.Before(o.start) { // somebody has asked for a period that has not begun
+			all[k.series] = s
+			continue
+		}
+		if later := cmp.Or(o.at.Compare(s.shown.at), o.start.Compare(s.shown.start)) > 0; s.shown.at.IsZero() ||
+			o.clean == s.shown.clean && later || s.shown.clean && !o.clean {
+			s.shown = o
+		}
+		all[k.series] = s
 	}
 	return all
-}
-
-// last returns the outcome of a series' last audit, whatever its period.
-func (a *audits) last(series string) (outcome, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.latest.get(series)
 }
 
 // recent keeps the latest values.

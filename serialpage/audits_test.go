@@ -15,7 +15,7 @@ func TestKeptReports(t *testing.T) {
 		k := periodKey{"IS", int64(i)}
 		ok, _ := a.begin(k)
 		require.True(t, ok)
-		a.end(k, &audit{at: time.Now().Add(-age), uses: &uses{bytes: mostBytes}, read: &readExplanations{}})
+		a.end(k, &audit{at: time.Now().Add(-age), explanations: 1 << 18})
 	}
 	kept := func() (all []int64) {
 		for _, k := range a.reports.order {
@@ -28,7 +28,7 @@ func TestKeptReports(t *testing.T) {
 	require.Equal(t, []int64{1, 2}, kept())
 	add(3, 0)
 	require.Equal(t, []int64{2, 3}, kept(), fmt.Sprint(keptBytes, " bytes"))
-	a.reports.values[periodKey{"IS", 2}] = audit{at: time.Now().Add(-keptFor), uses: &uses{}, read: &readExplanations{}}
+	a.reports.values[periodKey{"IS", 2}] = audit{at: time.Now().Add(-keptFor)}
 	add(4, 0)
 	require.Equal(t, []int64{3, 4}, kept())
 }

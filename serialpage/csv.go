@@ -39,10 +39,10 @@ func writeCSV(w http.ResponseWriter, numbers printer, a *audit) error {
 			t.ranged("replaced explanation", g, x.old)
 		}
 	}
-	t.numbersOf("stored, but reported as never received", r.Contradicted, a.uses.printed(r.Contradicted, false),
+	t.numbersOf("stored, but reported as never received", r.Contradicted, a.texts(r.Contradicted, false),
 		r.ContradictedCount)
-	t.numbersOf("stored more than once", r.Duplicates, a.uses.printed(r.Duplicates, true), r.DuplicateCount)
-	t.numbersOf("stored, but never issued", r.Beyond, a.uses.printed(r.Beyond, true), r.BeyondCount)
+	t.numbersOf("stored more than once", r.Duplicates, a.texts(r.Duplicates, true), r.DuplicateCount)
+	t.numbersOf("stored, but never issued", r.Beyond, a.texts(r.Beyond, true), r.BeyondCount)
 	const foreign = "stored, but not one of our numbers"
 	for _, text := range r.Foreign {
 		t.listed[foreign]++

@@ -3,6 +3,7 @@ package serialpage
 import (
 	"html/template"
 	"slices"
+	"strings"
 
 	"github.com/dailyserial/serial"
 )
@@ -31,77 +32,48 @@ type fate struct {
 	More     int             // possible reasons that are not listed
 }
 
-// why is what explanations say about a sequence.
-type why struct {
-	chosen, unused *serial.Explanation
-	possible       []serial.Explanation // the first 1,000
-	more           int                  // possible ones that are not listed
+// knows reports whether the audit has everything that a page says about a sequence: all but the text of a stored one, if
+// the audit was not made for it and the sequence does not determine the text. 0 is no sequence.
+func (a *audit) knows(seq int64) bool {
+	e := a.Lookup(seq)
+	return seq == 0 || seq == a.sought || e.Stored == 0 || len(e.Texts) > 0
 }
 
-// add adds an explanation that was read after the others. A person's one counts, or else the last.
-func (w *why) add(e serial.Explanation, seq int64) {
-	if seq < e.First || seq > e.Last {
-		return
-	}
-	switch {
-	case e.Possible && len(w.possible) == mostListed:
-		w.more++
-	case e.Possible:
-		w.possible = append(w.possible, e)
-	case w.chosen == nil || w.chosen.By == "" || e.By != "":
-		w.chosen = &e
-	}
-	if e.Unused {
-		w.unused = &e
-	}
-}
-
-// common returns the reason in words that all possible ones share, or "" if they differ.
-func (w *why) common() string {
-	if w.more > 0 {
-		return ""
-	}
-	return commonOf(w.possible)
-}
-
-// knows reports whether the audit has everything that a page says about the uses of a sequence. It has for most, but
-// for one in an enormous period only if it was made for that one. 0 is no sequence.
-func (a *audit) knows(seq int64) bool { return seq == 0 || seq == a.uses.asked || !a.uses.cut }
-
-// newFate words what became of a number, and what explanations say about it.
-func newFate(numbers printer, a *audit, text string, seq int64, why why, mayExplain bool) *fate {
+// newFate words what became of a number.
+func newFate(numbers printer, a *audit, text string, seq int64, mayExplain bool) *fate {
 	r := &a.Report
 	f := &fate{Number: text, Period: numbers.period.Name, Audit: a.stored, Ahead: a.at.Before(numbers.period.Start)}
 	if f.Foreign = seq == 0; f.Foreign || f.Ahead {
 		return f
 	}
-	f.Issued = seq >= r.First && seq <= r.Last
-	f.Times = a.uses.times(seq)
+	e := r.Lookup(seq)
+	f.Issued, f.Times = e.Issued, e.Stored
 	switch {
 	case f.Times > 0:
 		f.Later = seq > r.Last && !a.neverIssued(seq)
-		if stored, ok := a.uses.text(seq); ok {
-			f.Link = numbers.links.address(stored)
-			if trim(stored) != trim(text) {
-				f.As = stored
+		if len(e.Texts) > 0 {
+			f.Link = numbers.links.address(e.Texts[0])
+			if strings.Trim(e.Texts[0], blanks) != strings.Trim(text, blanks) {
+				f.As = e.Texts[0]
 			}
 		}
-		if why.unused != nil {
-			line := numbers.line("", why.unused)
-			f.Unused = &line
+		for _, x := range e.Replaced {
+			if x.Unused {
+				line := numbers.line("", &x)
+				f.Unused = &line
+			}
 		}
-	case f.Issued && a.stored && why.chosen != nil:
-		line := numbers.line("", why.chosen)
+	case e.Explanation != nil && a.stored:
+		line := numbers.line("", e.Explanation)
 		f.Reason = &line
 	case f.Issued && a.stored:
 		if mayExplain {
-			f.Explain = numbers.formAddress(serial.Range{First: seq, Last: seq}, why.common())
+			f.Explain = numbers.formAddress(serial.Range{First: seq, Last: seq}, commonOf(e.Possible))
 		}
-		slices.SortStableFunc(why.possible, func(a, b serial.Explanation) int { return a.At.Compare(b.At) })
-		for i := range why.possible[:min(len(why.possible), mostAnswered)] {
-			f.Possible = append(f.Possible, numbers.possible(&why.possible[i], r))
+		for i := range e.Possible[:min(len(e.Possible), mostAnswered)] {
+			f.Possible = append(f.Possible, numbers.possible(&e.Possible[i], r))
 		}
-		f.More = len(why.possible) + why.more - len(f.Possible)
+		f.More = len(e.Possible) - len(f.Possible)
 	}
 	return f
 }

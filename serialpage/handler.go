@@ -16,6 +16,7 @@ type handler struct {
 	Options
 	crossOrigin *http.CrossOriginProtection
 	audits      *audits
+	checks      checks
 	beginnings  beginnings
 }
 
@@ -45,6 +46,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 		get = h.lookUp
 	case "/explain":
 		post = h.explain
+	case "/check":
+		post = h.check
 	case "/style.css":
 		get = file("text/css; charset=utf-8", style)
 	case "/icon.svg":

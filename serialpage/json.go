@@ -67,8 +67,8 @@ func writeJSON(w http.ResponseWriter, s *Series, p span, a *audit) error {
 		UnexplainedCount: r.UnexplainedCount, PossibleCount: r.PossibleCount, ContradictedCount: r.ContradictedCount,
 		DuplicateCount: r.DuplicateCount, BeyondCount: r.BeyondCount, ForeignCount: r.ForeignCount,
 		Explained: []jsonExplained{}, Unexplained: []jsonRange{}, Possible: []jsonExplained{}, Replaced: []jsonReplaced{},
-		Contradicted: a.uses.printed(r.Contradicted, false), Duplicates: a.uses.printed(r.Duplicates, true),
-		Beyond: a.uses.printed(r.Beyond, true), Foreign: []string{},
+		Contradicted: a.texts(r.Contradicted, false), Duplicates: a.texts(r.Duplicates, true),
+		Beyond: a.texts(r.Beyond, true), Foreign: []string{},
 	}
 	for _, e := range r.Explained {
 		out.Explained = append(out.Explained, jsonExplained{jsonRange(e.Range), reasonOf(e.Explanation)})

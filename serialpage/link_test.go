@@ -33,7 +33,7 @@ func TestDocumentLinks(t *testing.T) {
 		return all
 	}
 	page := s.get(200, today, "X-User", "Ada")
-	require.Equal(t, [][2]string{{"IS/20211024/3", "IS/20211024/3"}, {"%20IS202110240009", "IS202110240009"},
+	require.Equal(t, [][2]string{{"IS/20211024/3", "IS/20211024/3"}, {"IS202110240009", "IS202110240009"},
 		{"IS/20211024/5", "IS/20211024/5"}}, links(page))
 	for number, address := range map[string]string{
 		"IS202110240001": "IS202110240001", "IS202110240003": "IS202110240003%20", "IS202110240005": "IS/20211024/5",
@@ -45,7 +45,6 @@ func TestDocumentLinks(t *testing.T) {
 	for _, missing := range []string{"IS202110240002", "IS202110240004", "IS202110240006"} {
 		require.NotContains(t, strings.SplitN(s.find(200, missing), "</section>", 2)[0], "doc?n=")
 	}
-	require.EqualValues(t, 1, s.read.Load())
 	require.NotContains(t, s.get(200, todayJSON), "doc?n=")
 }
 
@@ -109,5 +108,5 @@ func TestDocumentLinkDates(t *testing.T) {
 	require.Contains(t, page, `<a href="/doc/IS20210309-020000"`)
 	require.Contains(t, s.find(http.StatusOK, "IS20210105-000001"), `<a href="/doc/IS20210302-000001"`)
 	require.Contains(t, s.find(http.StatusOK, "IS20210105-004097"), `<a href="/doc/IS20210310-004097"`)
-	require.EqualValues(t, 1, s.read.Load())
+	require.EqualValues(t, 3, s.read.Load(), "only an audit for the number knows its date")
 }

@@ -33,9 +33,9 @@ type overviewRow struct {
 	NearlyFull       bool   // four fifths of the period's numbers were issued
 	NearlyOver       bool   // that day is near or past
 	Chart            chart
-	Audited          *result // last audit; nil if there was none
-	Checked          int64   // periods that were audited
-	Wrong            int64   // audited periods with discrepancies
+	Audited          *result // last audit that found discrepancies, or else the last one; nil if there was none
+	Checked          int64   // periods that were audited within a day
+	Wrong            int64   // those of them with discrepancies
 }
 
 // A result is the outcome of an audit, for people.
@@ -62,6 +62,9 @@ func (r result) Text() string {
 	return "discrepancies"
 }
 
+// Old reports whether the result is too old to count.
+func (r result) Old() bool { return time.Since(r.at) >= resultAge }
+
 // Clean reports whether all numbers are accounted for.
 func (r result) Clean() bool { return r.clean }
 
@@ -82,14 +85,15 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
 	shown := all[:min(len(all), mostRows)]
 	rows := make([]overviewRow, len(shown))
 	failed := make([]error, len(shown))
-	checked := h.audits.checked()
+	summaries := h.audits.summaries()
 	var work sync.WaitGroup
 	next := make(chan int)
 	for range min(askedAtOnce, len(shown)) {
 		work.Go(func() {
 			for i := range next {
-				rows[i], failed[i] = h.overviewRow(r, &shown[i])
-				rows[i].Checked, rows[i].Wrong = checked[shown[i].Key][0], checked[shown[i].Key][1]
+				found := summaries[shown[i].Key]
+				rows[i], failed[i] = h.overviewRow(r, &shown[i], found.shown)
+				rows[i].Checked, rows[i].Wrong = found.checked, found.wrong
 			}
 		})
 	}
@@ -132,10 +136,10 @@ func commonZone(all []Series) (zone *time.Location, same bool) {
 }
 
 // overviewRow returns the row of a series before the request ends, whatever the Source does.
-func (h *handler) overviewRow(r *http.Request, s *Series) (overviewRow, error) {
+func (h *handler) overviewRow(r *http.Request, s *Series, audited outcome) (overviewRow, error) {
 	empty := overviewRow{Name: s.Name, Type: s.Type, Href: seriesLink(s).Href}
-	if o, ok := h.audits.last(s.Key); ok {
-		empty.Audited = newResult(s, o)
+	if !audited.at.IsZero() {
+		empty.Audited = newResult(s, audited)
 	}
 	row := empty
 	ctx := r.Context()

@@ -1,6 +1,7 @@
 package serialpage
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -50,14 +51,13 @@ func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p 
 	case "json":
 		return writeJSON(w, s, p, a)
 	}
-	why, err := a.read.about(r.Context(), s.Explanations, sought.seq)
-	if err != nil {
-		return err
-	}
 	name, refused := h.user(r)
 	mayExplain := s.explainable() && name != ""
-	v := h.periodView(r, numbers, a, mayExplain, text, sought, why)
+	v := h.periodView(r, numbers, a, mayExplain, text, sought)
 	v.Closed = !p.End.After(closed)
+	if v.Older, v.Newer, err = neighbours(r.Context(), s, p); err != nil {
+		return unavailable(err)
+	}
 	if s.explainable() {
 		v.Refused = refused
 	}
@@ -75,17 +75,35 @@ func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p 
 	return nil
 }
 
+// neighbours returns the addresses of the pages of the periods before and after p, among those that are kept; "" if
+// there is none.
+func neighbours(ctx context.Context, s *Series, p span) (older, newer string, err error) {
+	kept, err := s.Source.history(ctx, s.Type, longestHistory)
+	if err != nil {
+		return "", "", err
+	}
+	for _, n := range kept { // the newest first
+		if n.Start.Before(p.Start) {
+			return address("period", s.Key, n.Start), newer, nil
+		}
+		if n.Start.After(p.Start) {
+			newer = address("period", s.Key, n.Start)
+		}
+	}
+	return "", newer, nil
+}
+
 // periodView words an account, and what became of a number that was looked up, unless text is "".
 func (h *handler) periodView(r *http.Request, numbers printer, a *audit, mayExplain bool, text string,
-	sought reading, why why) *periodView {
+	sought reading) *periodView {
 	v := newPeriodView(numbers, a, mayExplain)
 	if text != "" {
-		v.Fate = newFate(numbers, a, text, sought.seq, why, mayExplain)
+		v.Fate = newFate(numbers, a, text, sought.seq, mayExplain)
 	}
 	if failed := numbers.links.failed; failed != "" {
 		h.log(r, "Link of a series failed", failed)
 		numbers.links = &linker{}
-		return h.periodView(r, numbers, a, mayExplain, text, sought, why)
+		return h.periodView(r, numbers, a, mayExplain, text, sought)
 	}
 	return v
 }

@@ -98,7 +98,7 @@ func TestReplacedExplanations(t *testing.T) {
 // A page with many explanations is not large, and says that some were not compared.
 func TestManyReplacedExplanations(t *testing.T) {
 	s := open(t, func(s *site) {
-		for i := range mostCompared + 1 {
+		for i := range 10_001 {
 			s.register.all = append(s.register.all, s.explanation(2, 2, fmt.Sprint("reason ", i), "Ada", s.start))
 		}
 	})

@@ -3,7 +3,6 @@ package serialpage
 import (
 	"errors"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/dailyserial/serial"
 )
@@ -65,28 +64,4 @@ func (s *Series) has(typ, name string) bool {
 	}
 	series, err := s.Source.scheme().Series(typ)
 	return err == nil && series == name
-}
-
-// parseStored parses a stored number as an audit does: without the blanks before and after it, which it returns, unless
-// the template prints them.
-func parseStored(scheme *serial.Scheme, text string) (n serial.Number, before, after string, err error) {
-	trimmed := trim(text)
-	if n, err = scheme.Parse(trimmed); len(trimmed) == len(text) {
-		return n, "", "", err
-	}
-	if err != nil {
-		n, err = scheme.Parse(text)
-		return n, "", "", err
-	}
-	before, after, _ = strings.Cut(text, trimmed)
-	return n, before, after, nil
-}
-
-// trim returns a text without the blanks around it. Most texts have none, which is found out at once.
-func trim(text string) string {
-	printed := func(c byte) bool { return c > ' ' && c < utf8.RuneSelf }
-	if n := len(text); n > 0 && printed(text[0]) && printed(text[n-1]) {
-		return text
-	}
-	return strings.Trim(text, blanks)
 }

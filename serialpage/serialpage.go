@@ -57,6 +57,13 @@ type Options struct {
 	// goroutine is left behind. The server's WriteTimeout must be longer than Limit. Default 10 s.
 	Limit time.Duration
 
+	// CheckLimit is how long a check of all periods may take. It is at most a day. A check that does not end has no
+	// result. Default 10 minutes.
+	CheckLimit time.Duration
+
+	// Context ends the checks of all periods, for example when the service shuts down. Default context.Background().
+	Context context.Context
+
 	// Logger gets the errors, which the pages do not show. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -71,7 +78,8 @@ type Series struct {
 
 	// Stored yields the numbers that documents have: at least all that were printed for the period from start to end,
 	// preferably all that exist. If it is nil, the page gives no account. It must stop when ctx ends: until then, it
-	// occupies one of the two audits that can run at a time.
+	// occupies one of the two audits that can run at a time. A check of all periods calls it once, for the time from the
+	// oldest to the newest period that is kept.
 	Stored func(ctx context.Context, start, end time.Time) iter.Seq2[string, error]
 
 	// Explanations stores the reasons. If it is nil, nothing can be explained.
@@ -85,12 +93,13 @@ type Series struct {
 
 	// Link returns the address of the document that has a number: relative to the pages, such as "../invoices/1", or
 	// with http or https. For any other address, and for "", there is no link. It gets the number as Stored yields it,
-	// and should return at once: it is called for each listed number. If it panics, the page is as without it. Default
+	// maybe without the blanks around it, and should return at once: it is called for each listed number. If it panics, the page is as without it. Default
 	// nil: no links.
 	Link func(number string) string
 }
 
 // Explanations stores why numbers are missing. Explain must change nothing if an equal explanation is already stored.
+// Explanations yields those of the period that begins at start, or of all periods if start is zero.
 // [sqlledger.Register] implements it.
 //
 // [sqlledger.Register]: https://pkg.go.dev/github.com/dailyserial/serial/sqlledger#Register
@@ -100,15 +109,18 @@ type Explanations interface {
 }
 
 const (
-	defaultLimit = 10 * time.Second
-	mostLimit    = time.Hour
+	defaultLimit      = 10 * time.Second
+	mostLimit         = time.Hour
+	defaultCheckLimit = 10 * time.Minute
+	mostCheckLimit    = 24 * time.Hour
 )
 
 // NewHandler returns a handler for all pages below o.Prefix. It returns an error, which names the field, if Series is
 // nil, if Prefix is neither "" nor a clean path that begins with a slash, if [http.CrossOriginProtection] refuses an
-// origin, or if Limit is negative or longer than an hour.
+// origin, if Limit is negative or longer than an hour, or if CheckLimit is negative or longer than a day.
 func NewHandler(o Options) (http.Handler, error) {
-	h := &handler{Options: o, crossOrigin: http.NewCrossOriginProtection(), audits: newAudits()}
+	h := &handler{Options: o, crossOrigin: http.NewCrossOriginProtection(), audits: newAudits(),
+		checks: checks{running: map[string]*check{}, ended: map[string]*checked{}}}
 	if o.Series == nil {
 		return nil, errors.New("serialpage: Options.Series is nil; want a function that returns the series to show")
 	}
@@ -126,6 +138,16 @@ func NewHandler(o Options) (http.Handler, error) {
 		return nil, fmt.Errorf("serialpage: Options.Limit %v: want 0 (for %v) to %v", o.Limit, defaultLimit, mostLimit)
 	case o.Limit == 0:
 		h.Limit = defaultLimit
+	}
+	switch {
+	case o.CheckLimit < 0 || o.CheckLimit > mostCheckLimit:
+		return nil, fmt.Errorf("serialpage: Options.CheckLimit %v: want 0 (for %v) to %v", o.CheckLimit, defaultCheckLimit,
+			mostCheckLimit)
+	case o.CheckLimit == 0:
+		h.CheckLimit = defaultCheckLimit
+	}
+	if o.Context == nil {
+		h.Context = context.Background()
 	}
 	if o.Logger == nil {
 		h.Logger = slog.Default()

@@ -317,7 +317,7 @@ func TestExportContradicted(t *testing.T) {
 	for i := range int64(many) {
 		s.stored = append(s.stored, number(i*apart+1))
 	}
-	contradicted("3", "2500")
+	contradicted("IS-2021-3", number(2500))
 }
 
 // At most one audit runs for a period, and at most two in all. Other requests get 503 with Retry-After.

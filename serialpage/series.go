@@ -119,7 +119,7 @@ func (h *handler) lookAt(s *Series, sel selection, history []serial.Number) []se
 	}
 	return slices.DeleteFunc(history, func(n serial.Number) bool {
 		o, checked := h.audits.outcome(periodKey{s.Key, n.Start.Unix()})
-		return checked && o.clean
+		return checked && o.clean && time.Since(o.at) < resultAge
 	})
 }
 
@@ -155,6 +155,7 @@ type seriesView struct {
 	Newer, Older string // addresses of the next pages; "" if there is none
 	Cut          bool   // there may be periods that are too old to be listed
 	Most         int64  // periods listed on all pages
+	Check        *checkView
 }
 
 // series is the page of a series.
@@ -189,7 +190,7 @@ func (h *handler) seriesView(ctx context.Context, s *Series, query url.Values) (
 	}
 	first, _ := s.Source.scheme().Limits()
 	v := &seriesView{Series: s, Zone: zoneName(s.zone()), Reach: reachText(s), Chart: h.accountChart(s, l.shown, first),
-		At: time.Now().In(s.zone()), Wrong: sel.wrong, Cut: l.cut && !l.older, Most: longestHistory}
+		At: time.Now().In(s.zone()), Wrong: sel.wrong, Cut: l.cut && !l.older, Most: longestHistory, Check: h.checkView(s)}
 	for _, n := range l.shown {
 		v.Rows = append(v.Rows, h.periodRow(s, n, first, closed))
 	}

@@ -18,6 +18,9 @@ type Source interface {
 	history(ctx context.Context, typ string, periods int) ([]serial.Number, error)
 	audit(ctx context.Context, typ string, at time.Time, used iter.Seq2[string, error], opts ...serial.AuditOption) (
 		serial.Report, error)
+	// auditAll accounts for all periods that are kept.
+	auditAll(ctx context.Context, typ string, used iter.Seq2[string, error], opts ...serial.AuditOption) (
+		serial.Reports, error)
 	// closed returns the end of the last closed period, or the zero time.
 	closed(ctx context.Context, typ string) (time.Time, error)
 }
@@ -40,6 +43,11 @@ func (s redisSource) history(ctx context.Context, typ string, periods int) ([]se
 func (s redisSource) audit(ctx context.Context, typ string, at time.Time, used iter.Seq2[string, error],
 	opts ...serial.AuditOption) (serial.Report, error) {
 	return s.gen.Audit(ctx, typ, serial.At(at), used, opts...)
+}
+
+func (s redisSource) auditAll(ctx context.Context, typ string, used iter.Seq2[string, error],
+	opts ...serial.AuditOption) (serial.Reports, error) {
+	return s.gen.AuditAll(ctx, typ, used, opts...)
 }
 
 func (s redisSource) closed(context.Context, string) (time.Time, error) { return time.Time{}, nil }
@@ -66,6 +74,11 @@ func (s tableSource) history(ctx context.Context, typ string, periods int) ([]se
 func (s tableSource) audit(ctx context.Context, typ string, at time.Time, used iter.Seq2[string, error],
 	opts ...serial.AuditOption) (serial.Report, error) {
 	return s.gen.Audit(ctx, s.q, typ, serial.At(at), used, opts...)
+}
+
+func (s tableSource) auditAll(ctx context.Context, typ string, used iter.Seq2[string, error],
+	opts ...serial.AuditOption) (serial.Reports, error) {
+	return s.gen.AuditAll(ctx, s.q, typ, used, opts...)
 }
 
 func (s tableSource) closed(ctx context.Context, typ string) (time.Time, error) {

@@ -76,6 +76,15 @@ func (f fixed) audit(_ context.Context, typ string, at time.Time, used iter.Seq2
 	return f.of.Audit(typ, serial.At(at), last, used, opts...)
 }
 
+func (f fixed) auditAll(ctx context.Context, typ string, used iter.Seq2[string, error],
+	opts ...serial.AuditOption) (serial.Reports, error) {
+	last, err := f.history(ctx, typ, longestHistory)
+	if err != nil {
+		return serial.Reports{}, err
+	}
+	return f.of.AuditAll(typ, last, used, opts...)
+}
+
 func (f fixed) closed(context.Context, string) (time.Time, error) { return time.Time{}, nil }
 
 // Pages show times in the zone of the series. A zone without a name is described.

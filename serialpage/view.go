@@ -42,6 +42,8 @@ type periodView struct {
 	Form      *form  // nil if the reader may not explain
 	Refused   string // why the reader may not; "" if nobody may
 	CSV, JSON string
+
+	Older, Newer string // addresses of the periods before and after; "" if there is none
 }
 
 // A finding is a line of an account.
@@ -157,14 +159,15 @@ func findings(numbers printer, a *audit, v *periodView, mayExplain bool) []findi
 		wrong("Stored more than once", r.DuplicateCount, numbers.entries(a, r.Duplicates, true)),
 		wrong("Stored, but never issued", r.BeyondCount, numbers.entries(a, r.Beyond, true)),
 		wrong("Stored, but reported as never received", r.ContradictedCount, numbers.entries(a, r.Contradicted, false)),
-		wrong("Stored, but not one of our numbers", r.ForeignCount, foreign)}
+		{What: "Stored, but not one of our numbers", Count: r.ForeignCount, List: foreign,
+			Cut: int64(len(foreign)) < r.ForeignCount}} // it belongs to no period, so it does not make this one red
 }
 
-// entries lists numbers that are stored. asRead says that a report has them as they were read.
+// entries lists numbers that are stored. asRead says that the report has them as they were read.
 func (n printer) entries(a *audit, numbers []serial.Number, asRead bool) (all []entry) {
 	for _, number := range numbers {
 		e := entry{Text: numberText(number)}
-		if text, known := a.uses.stored(number, asRead); known {
+		if text, known := a.text(number, asRead); known {
 			e = entry{Text: text, Link: n.links.address(text)}
 		}
 		if number.Seq < a.First {

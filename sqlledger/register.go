@@ -160,9 +160,9 @@ func (r *Register) ExplainIn(ctx context.Context, tx Execer, e serial.Explanatio
 	return nil
 }
 
-// Explanations returns the explanations of a series, such as "serial:IS", in the period that begins at start, in the
-// order in which they were recorded: by the database's clock when each row was written, to a microsecond, in SQLite to
-// a millisecond. So an audit uses the later one, whatever its At. Explanations of the same instant are ordered by At,
+// Explanations returns the explanations of a series, such as "serial:IS", in the period that begins at start, or in all
+// periods if start is zero. They are in the order in which they were recorded: by the database's clock when each row was
+// written, to a microsecond, in SQLite to a millisecond. So an audit uses the later one, whatever its At. Explanations of the same instant are ordered by At,
 // then First, then Last, then in a fixed way. If the database's clock was set back, the order is wrong.
 //
 // Start and At are in UTC. The rows are read as the loop requests them, so any number of them takes little memory. The
@@ -172,13 +172,16 @@ func (r *Register) ExplainIn(ctx context.Context, tx Execer, e serial.Explanatio
 // with SQLite, nothing in it may write to the same file.
 //
 // An error is yielded once, after the connection has been returned, and ends the loop: a series or a start that
-// [Register.Explain] refuses; a row that it would have refused, written by another program; ctx's; or the driver's,
+// [Register.Explain] refuses, except for a zero start; a row that it would have refused, written by another program; ctx's; or the driver's,
 // wrapped.
 func (r *Register) Explanations(ctx context.Context, series string,
 	start time.Time) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
 		if err := r.list(ctx, series, start.UTC(), yield); err != nil {
-			what := fmt.Sprintf("explanations of %q from %s", series, start.UTC().Format(time.RFC3339Nano))
+			what := fmt.Sprintf("explanations of %q", series)
+			if !start.IsZero() {
+				what += " from " + start.UTC().Format(time.RFC3339Nano)
+			}
 			yield(serial.Explanation{}, r.failed(ctx, what, err))
 		}
 	}
@@ -187,7 +190,11 @@ func (r *Register) Explanations(ctx context.Context, series string,
 // list yields the explanations, without errors. If yield returns false, list returns nil.
 func (r *Register) list(ctx context.Context, series string, start time.Time,
 	yield func(serial.Explanation, error) bool) error {
-	if err := cmp.Or(checkName("Series", series, 1, maxSeries), checkStart(start)); err != nil {
+	err, q := checkName("Series", series, 1, maxSeries), &r.sql.all
+	if !start.IsZero() {
+		err, q = cmp.Or(err, checkStart(start)), &r.sql.list
+	}
+	if err != nil {
 		return err
 	}
 	c, err := r.db.Conn(ctx)
@@ -205,18 +212,21 @@ func (r *Register) list(ctx context.Context, series string, start time.Time,
 		query = tx.QueryContext
 	}
 	args := arguments{"series": r.text(series), "start": start.Format(time.DateTime)}
-	rows, err := query(ctx, r.sql.list.text, r.sql.list.bind(args)...)
+	rows, err := query(ctx, q.text, q.bind(args)...)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = rows.Close() }()
 	for ctx.Err() == nil && rows.Next() {
-		e := serial.Explanation{Series: series, Start: start}
-		var digest, at string
-		err := rows.Scan(&digest, r.column(&e.Type), &e.First, &e.Last, r.column(&e.Reason), r.column(&e.By), &at,
+		e := serial.Explanation{Series: series}
+		var digest, begin, at string
+		err := rows.Scan(&digest, &begin, r.column(&e.Type), &e.First, &e.Last, r.column(&e.Reason), r.column(&e.By), &at,
 			&e.Unused, &e.Possible)
 		if err == nil {
 			e.At, err = time.Parse(time.DateTime, at) // accepts fractions
+		}
+		if err == nil {
+			e.Start, err = time.Parse(time.DateTime, begin)
 		}
 		if err = cmp.Or(err, checkFields(e)); err != nil {
 			return fmt.Errorf("the row with digest %s: %w", digest, err)

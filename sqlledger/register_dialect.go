@@ -70,6 +70,7 @@ const (
 type registerStatements struct {
 	schema              string
 	check, insert, list query
+	all                 query // list without the condition that follows {and}
 }
 
 const (
@@ -92,11 +93,12 @@ var registers = map[Dialect]registerStatements{
 			{at}::text::timestamp AT TIME ZONE 'UTC', {unused}::boolean, {possible}::boolean, {digest}::text,
 			clock_timestamp())
 			ON CONFLICT (` + registerKey + `) DO NOTHING`},
-		list: query{text: `SELECT digest, encode(convert_to(type, 'UTF8'), 'hex'), first, last,
+		list: query{text: `SELECT digest, to_char(start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'),
+			encode(convert_to(type, 'UTF8'), 'hex'), first, last,
 			encode(convert_to(reason, 'UTF8'), 'hex'), encode(convert_to(explained_by, 'UTF8'), 'hex'),
 			to_char(explained_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'), unused, possible
 			FROM {table} WHERE series = convert_from(decode({series}::text, 'hex'), 'UTF8')
-				AND start = {start}::text::timestamp AT TIME ZONE 'UTC'` + registerOrder},
+				{and} start = {start}::text::timestamp AT TIME ZONE 'UTC'` + registerOrder},
 	},
 	MySQL: {
 		schema: MySQLRegisterSchema,
@@ -107,10 +109,11 @@ var registers = map[Dialect]registerStatements{
 			UNHEX({series}), coalesce(UNHEX({type}), X''), {start}, {first}, {last},
 			UNHEX({reason}), coalesce(UNHEX({by}), X''), {at},
 			{unused}, {possible}, {digest}, UTC_TIMESTAMP(6))`},
-		list: query{text: `SELECT digest, hex(type), first, last, hex(reason), hex(explained_by), CAST(explained_at AS CHAR),
+		list: query{text: `SELECT digest, CAST(start AS CHAR), hex(type), first, last, hex(reason), hex(explained_by),
+			CAST(explained_at AS CHAR),
 			unused, possible
 			FROM {table} WHERE series = CONVERT(UNHEX({series}) USING utf8mb4) COLLATE utf8mb4_bin
-				AND start = {start}` + registerOrder},
+				{and} start = {start}` + registerOrder},
 	},
 	SQLite: {
 		schema: SQLiteRegisterSchema,
@@ -119,8 +122,8 @@ var registers = map[Dialect]registerStatements{
 			{series}, {type}, {start}, {first}, {last}, {reason}, {by}, {at}, {unused}, {possible}, {digest},
 			strftime('%Y-%m-%d %H:%M:%f', 'now'))
 			ON CONFLICT (` + registerKey + `) DO NOTHING`},
-		list: query{text: `SELECT digest, type, first, last, reason, explained_by, explained_at, unused, possible
-			FROM {table} WHERE series = {series} AND start = {start}` + registerOrder},
+		list: query{text: `SELECT digest, start, type, first, last, reason, explained_by, explained_at, unused, possible
+			FROM {table} WHERE series = {series} {and} start = {start}` + registerOrder},
 	},
 }
 
@@ -136,7 +139,10 @@ func (d Dialect) forRegister(name string) (s registerStatements, err error) {
 	}
 	s = registers[d]
 	s.schema = strings.Replace(s.schema, defaultRegisterTable, t.quoted, 1)
-	for _, q := range []*query{&s.check, &s.insert, &s.list} {
+	before, condition, _ := strings.Cut(s.list.text, "{and}")
+	s.list.text = before + "AND" + condition
+	s.all.text = before + registerOrder
+	for _, q := range []*query{&s.check, &s.insert, &s.list, &s.all} {
 		*q = d.query(strings.ReplaceAll(q.text, "{table}", t.quoted))
 	}
 	return s, nil

@@ -91,6 +91,30 @@ func TestRegister(t *testing.T) {
 	each(t, func(t *testing.T, d *database) { registers(t, d, newRegister(t, d, d.open(t, nil))) })
 }
 
+// A zero start stands for all periods of the series, in the order in which their explanations were recorded.
+func TestRegisterOfAllPeriods(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t, nil)
+		r := newRegister(t, d, db)
+		var want []serial.Explanation
+		for _, day := range []int{3, 0, 400, 0} {
+			e := void(int64(1 + len(want)))
+			e.Start = midnight.AddDate(0, 0, day)
+			require.NoError(t, r.Explain(t.Context(), e))
+			want = append(want, e)
+			tick(t, d, db)
+		}
+		other := void(1)
+		other.Series = "serial:IS2"
+		require.NoError(t, r.Explain(t.Context(), other))
+		got, err := collect(r, "serial:IS", time.Time{})
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		_, err = collect(r, "", time.Time{})
+		require.ErrorContains(t, err, `sqlledger: explanations of "": Series has 0 bytes`)
+	})
+}
+
 // registers checks what every register in d must do for a single caller. The register must be empty.
 func registers(t *testing.T, d *database, r *sqlledger.Register) {
 	t.Helper()

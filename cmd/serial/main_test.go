@@ -173,7 +173,7 @@ func TestHelp(t *testing.T) {
 	}
 	require.Equal(t, append([]string{"reason", "by"}, all...), flags("raise"))
 	require.Equal(t, append([]string{"reason", "by", "leave-ledger"}, all...), flags("takeover"))
-	require.Equal(t, append([]string{"date", "column", "explained", "earlier"}, all...), flags("audit"))
+	require.Equal(t, append([]string{"date", "all", "column", "explained", "earlier"}, all...), flags("audit"))
 	require.Equal(t, append([]string{"dry-run", "force", "column"}, all...), flags("import"))
 	require.Empty(t, flags("version"))
 }

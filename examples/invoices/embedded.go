@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/url"
-	"slices"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -28,10 +25,9 @@ func embeddedRedis() (*miniredis.Miniredis, error) {
 // sampled is the number of sample days, including today: enough to reach the end of the previous month on any day.
 const sampled = 40
 
-// sample stores orders and invoices of the last days, closes the previous month, and has handler make the account of
-// every period. The database refuses some orders that are too large after they got their numbers, which leaves gaps. It
+// sample stores orders and invoices of the last days, and closes the previous month. The database refuses some orders that are too large after they got their numbers, which leaves gaps. It
 // also refuses some invoices with nothing to pay, which leaves no gaps.
-func sample(ctx context.Context, m *miniredis.Miniredis, s *service, handler http.Handler, now time.Time) error {
+func sample(ctx context.Context, m *miniredis.Miniredis, s *service, now time.Time) error {
 	defer func() {
 		m.SetTime(time.Time{}) // the clock runs again
 		m.ClockTTL(true)       // otherwise miniredis sees a jump of two thousand years, and every key expires
@@ -59,10 +55,7 @@ func sample(ctx context.Context, m *miniredis.Miniredis, s *service, handler htt
 		}
 	}
 	_, month, _ := s.invoices.Scheme().Period(serial.At(now))
-	if err := s.closeMonth(ctx, serial.At(month.Add(-time.Second)), "reported", "Ada"); err != nil {
-		return err
-	}
-	return s.visit(ctx, handler)
+	return s.closeMonth(ctx, serial.At(month.Add(-time.Second)), "reported", "Ada")
 }
 
 // sampleOrder stores an order, and then invoices, voids or deletes it.
@@ -87,31 +80,3 @@ func (s *service) sampleOrder(ctx context.Context, at time.Time, ago, i int) err
 	}
 	return err
 }
-
-// visit requests the page of each period, oldest first. Until then, the charts do not show what became of its numbers.
-func (s *service) visit(ctx context.Context, handler http.Handler) error {
-	days, err := s.orders.History(ctx, orderType, sampled)
-	if err != nil {
-		return err
-	}
-	months, err := s.invoices.History(ctx, s.db, invoiceType, sampled)
-	if err != nil {
-		return err
-	}
-	for _, n := range slices.Backward(append(days, months...)) {
-		query := url.Values{"key": {n.Type}, "start": {n.Start.Format(time.RFC3339)}}
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/numbers/period?"+query.Encode(), nil)
-		if err != nil {
-			return err
-		}
-		handler.ServeHTTP(discard{}, r)
-	}
-	return nil
-}
-
-// discard is a response that nobody reads.
-type discard http.Header
-
-func (d discard) Header() http.Header            { return http.Header(d) }
-func (d discard) Write(text []byte) (int, error) { return len(text), nil }
-func (d discard) WriteHeader(int)                {}

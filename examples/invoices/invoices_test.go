@@ -588,7 +588,7 @@ func (c *client) periods(t *testing.T, page string) (hrefs []string, accounts []
 	return hrefs, accounts
 }
 
-// The demonstration shows everything, on any day.
+// The demonstration shows everything, on any day, after one click for each series.
 func TestSample(t *testing.T) {
 	for _, at := range []struct{ now, zone string }{
 		{"2021-10-31T23:59:59Z", "UTC"}, // 40 days back is in September
@@ -602,10 +602,19 @@ func TestSample(t *testing.T) {
 		now, err := time.Parse(time.RFC3339, at.now)
 		require.NoError(t, err)
 		c := startIn(t, zone)
-		require.NoError(t, sample(t.Context(), c.redis, c.service, c.Config.Handler, now))
+		require.NoError(t, sample(t.Context(), c.redis, c.service, now))
 		c.redis.SetTime(now)
 		get := func(path string) string { return c.send(t, http.StatusOK, "GET", path, "") }
 
+		require.Contains(t, get("/numbers/series?key=ORD"), "not checked", "nothing is checked at start")
+		for _, key := range []string{"ORD", "INV"} {
+			status, _, err := c.try(t.Context(), "POST", "/numbers/check", "key="+key, "Content-Type",
+				"application/x-www-form-urlencoded")
+			require.NoError(t, err)
+			require.Equal(t, http.StatusSeeOther, status)
+			require.Eventually(t, func() bool { return strings.Contains(get("/numbers/series?key="+key), "were checked: ") },
+				10*time.Second, 10*time.Millisecond)
+		}
 		overview := get("/numbers/")
 		last, _ := c.periods(t, overview)
 		require.Len(t, last, 2, "each series has an account")

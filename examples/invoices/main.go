@@ -108,7 +108,7 @@ func (cfg *config) serve(ctx context.Context, out io.Writer, log *slog.Logger) (
 		return err
 	}
 	if cfg.demo != nil {
-		if err := sample(ctx, cfg.demo, s, handler, time.Now()); err != nil {
+		if err := sample(ctx, cfg.demo, s, time.Now()); err != nil {
 			return err
 		}
 	}

@@ -3,10 +3,10 @@
 package account
 
 import (
+	"cmp"
 	"iter"
+	"slices"
 	"strings"
-
-	"github.com/dailyserial/serial/internal/tally"
 )
 
 // Listed is the maximum length of each list in a [Report].
@@ -39,61 +39,122 @@ type Use struct {
 	Text string // text of the number, "" if it is not known
 }
 
+// A Book has the accounts of several periods. They share the bound on memory, and the bound on the lists of a kind.
+type Book struct {
+	memory budget
+	most   int        // maximum length of all lists of a kind together
+	listed [kinds]int // length of the lists of each kind together
+}
+
+// The kinds of lists. Until an account is closed, its lists of uses have uses that belong there and open ones, each with
+// their own bound.
+const (
+	duplicates = iota
+	beyond
+	added // + duplicates or beyond
+	_
+	open // + duplicates or beyond
+	_
+	missing
+	explained
+	unexplained
+	possible
+	contradicted
+	kinds
+)
+
+// NewBook returns an empty Book, in which all lists of a kind together have at most most entries.
+func NewBook(most int) *Book { return &Book{most: most} }
+
+// include appends v to a list of a kind, unless the list or all lists of the kind together are full.
+func include[T any](b *Book, kind int, list []T, v T) []T {
+	if len(list) < Listed && b.listed[kind] < b.most {
+		b.listed[kind]++
+		list = append(list, v)
+	}
+	return list
+}
+
 // An Account collects uses of sequences. One goroutine uses it at a time.
 type Account struct {
-	first, last int64 // bounds of the issued sequences; others above last may be issued meanwhile
-	tally       *tally.Tally
+	book        *Book // nil once the account is closed
+	first, last int64 // bounds of the issued sequences
+	closed      int64 // last sequence when the account was closed: those above last were issued meanwhile
+	tally       *Tally
 	duplicates  list
 	beyond      list
 
-	explanations explanations
+	explanations []*Explanation // sorted by First once the account is closed
+	reach        []int64        // largest Last of the explanations up to each index
 }
 
-// New returns an account of the sequences from first to last. If last is less than first, none was issued.
-func New(first, last int64) *Account {
+// New adds an account of the sequences from first to last. If last is less than first, none was issued. The error is
+// [ErrFull].
+func (b *Book) New(first, last int64) (*Account, error) {
+	const size = 2 << 10 // memory of an account with its report, in bytes
+	if !b.memory.take(size) {
+		return nil, ErrFull
+	}
 	last = max(last, first-1)
-	return &Account{first: first, last: last, tally: tally.New(last)}
+	return &Account{book: b, first: first, last: last, tally: newTally(last, &b.memory),
+		duplicates: list{kind: duplicates}, beyond: list{kind: beyond}}, nil
 }
 
-// Add accounts for one use of a sequence, which is at least 0. The error is [tally.ErrFull].
+// Add accounts for one use of a sequence, which is at least 0. The error is [ErrFull].
 func (a *Account) Add(seq int64, text string) error {
 	before, err := a.tally.Add(seq)
 	if err != nil {
 		return err
 	}
 	if before == 1 {
-		a.duplicates.add(seq, text, seq > a.last)
+		a.duplicates.add(a.book, seq, text, seq > a.last)
 	}
 	if seq < a.first || seq > a.last {
-		a.beyond.add(seq, text, seq > a.last)
+		a.beyond.add(a.book, seq, text, seq > a.last)
 	}
 	return nil
 }
 
-// Close returns the report. It ignores the sequences issued since [New], up to last. Add nothing afterwards.
+// Close returns the report. It ignores the sequences issued since [Book.New], up to last. Add nothing afterwards.
 func (a *Account) Close(last int64) Report {
 	var r Report
-	last = max(last, a.last)
-	a.duplicates.settle(a.last+1, last)
-	a.beyond.settle(a.last+1, last)
+	a.closed = max(last, a.last)
+	a.duplicates.settle(a)
+	a.beyond.settle(a)
+	slices.SortFunc(a.explanations, func(x, y *Explanation) int {
+		return cmp.Or(cmp.Compare(x.First, y.First), cmp.Compare(x.Rank, y.Rank))
+	})
+	a.reach = make([]int64, len(a.explanations))
+	for i, e := range a.explanations {
+		a.reach[i] = max(e.Last, a.reach[max(i-1, 0)])
+	}
+	next, reach := 0, int64(-1) // reach is the last sequence that nobody got, by the explanations up to next
 	for seq, times := range a.tally.All() {
-		switch {
-		case seq > last:
-			a.duplicates.include(seq, min(times-1, 1))
-			a.beyond.include(seq, times)
-		case seq >= a.first && seq <= a.last:
+		if a.meanwhile(seq) {
+			continue
+		}
+		if seq > a.closed {
+			a.duplicates.addOpen(a.book, seq, min(times-1, 1))
+			a.beyond.addOpen(a.book, seq, times)
+		} else if seq >= a.first {
 			r.Count++
 		}
-	}
-	for missing := range a.missing() {
-		if r.Missing = append(r.Missing, missing); len(r.Missing) == Listed {
-			break
+		for ; next < len(a.explanations) && a.explanations[next].First <= seq; next++ {
+			if e := a.explanations[next]; e.Unused {
+				reach = max(reach, e.Last)
+			}
+		}
+		if seq <= reach {
+			r.ContradictedCount++
+			r.Contradicted = include(a.book, contradicted, r.Contradicted, Use{Seq: seq})
 		}
 	}
 	r.MissingCount = a.last - a.first + 1 - r.Count
 	r.Duplicates, r.DuplicateCount = a.duplicates.uses, a.duplicates.count
 	r.Beyond, r.BeyondCount = a.beyond.uses, a.beyond.count
-	a.explain(&r, a.last, last)
+	a.explain(&r)
+	a.book, a.duplicates, a.beyond = nil, list{}, list{}
+	a.tally.memory, a.tally.last, a.tally.index = nil, nil, -1
 	return r
 }
 
@@ -116,43 +177,55 @@ func (a *Account) missing() iter.Seq[Range] {
 	}
 }
 
+// meanwhile reports whether a sequence was issued after [Book.New] and before the account was closed.
+func (a *Account) meanwhile(seq int64) bool { return a.last < seq && seq <= a.closed }
+
 // A list has the first uses of a kind, in the order added. Until the account is closed, it is unknown which sequences
 // above its last were issued meanwhile. Uses of such sequences are open, and do not take the place of others.
 type list struct {
+	kind   int
 	uses   []Use           // first Listed uses that belong here, and first Listed open uses
 	count  int64           // count of all uses that belong here
 	open   int64           // count of all open uses
 	listed map[int64]int64 // count of listed uses by sequence, once the list is settled
 }
 
-func (l *list) add(seq int64, text string, open bool) {
-	n := &l.count
-	if open {
-		n = &l.open
+func (l *list) add(b *Book, seq int64, text string, isOpen bool) {
+	n, kind := &l.count, added+l.kind
+	if isOpen {
+		n, kind = &l.open, open+l.kind
 	}
-	if *n++; *n <= Listed {
+	if *n++; *n <= Listed && b.listed[kind] < b.most {
+		b.listed[kind]++
 		l.uses = append(l.uses, Use{seq, strings.Clone(text)})
 	}
 }
 
-// settle removes uses of sequences issued meanwhile, and shortens the list to Listed.
-func (l *list) settle(from, to int64) {
+// settle removes uses of sequences issued meanwhile, and shortens the list to its bounds.
+func (l *list) settle(a *Account) {
 	uses := l.uses
 	l.uses, l.listed = nil, map[int64]int64{}
 	for _, u := range uses {
-		if (u.Seq < from || u.Seq > to) && len(l.uses) < Listed {
-			l.uses = append(l.uses, u)
-			l.listed[u.Seq]++
+		if !a.meanwhile(u.Seq) {
+			l.include(a.book, u)
 		}
 	}
 }
 
-// include counts the open uses of a sequence that was not issued meanwhile. If settle made room in the list, it adds
+// include adds a use to a settled list, and reports whether there was room for it.
+func (l *list) include(b *Book, u Use) bool {
+	n := len(l.uses)
+	if l.uses = include(b, l.kind, l.uses, u); n == len(l.uses) {
+		return false
+	}
+	l.listed[u.Seq]++
+	return true
+}
+
+// addOpen counts the open uses of a sequence that was not issued meanwhile. If settle made room in the list, it adds
 // the uses that were not listed, without their texts, which are not known.
-func (l *list) include(seq, uses int64) {
+func (l *list) addOpen(b *Book, seq, uses int64) {
 	l.count += uses
-	for len(l.uses) < Listed && l.listed[seq] < uses {
-		l.uses = append(l.uses, Use{Seq: seq})
-		l.listed[seq]++
+	for l.listed[seq] < uses && l.include(b, Use{Seq: seq}) {
 	}
 }

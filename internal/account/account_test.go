@@ -57,7 +57,8 @@ func simple(first, last, closed int64, uses []account.Use) account.Report {
 }
 
 func reported(t *testing.T, first, last, closed int64, uses []account.Use) account.Report {
-	a := account.New(first, last)
+	a, err := account.NewBook(account.Listed).New(first, last)
+	require.NoError(t, err)
 	for _, u := range uses {
 		require.NoError(t, a.Add(u.Seq, u.Text))
 	}

@@ -1,4 +1,4 @@
-package tally_test
+package account_test
 
 import (
 	"iter"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dailyserial/serial/internal/tally"
+	"github.com/dailyserial/serial/internal/account"
 )
 
 // A Tally is held against a map.
@@ -19,7 +19,7 @@ func TestTally(t *testing.T) {
 	for range 60 {
 		spread := []int64{1, 60, 70, 5000, 20_000, 1e15}[rng.IntN(6)]
 		exact := rng.Int64N(spread + 1)
-		counted, times := tally.New(exact), map[int64]int64{}
+		counted, times := account.NewTally(exact), map[int64]int64{}
 		for range rng.IntN(2000) {
 			n := rng.Int64N(spread)
 			if rng.IntN(3) == 0 {
@@ -57,16 +57,16 @@ func pairs(seq iter.Seq2[int64, int64], n int) [][2]int64 {
 
 // What takes more than 256 MB is refused, and what was counted before stays.
 func TestFull(t *testing.T) {
-	counted := tally.New(0)
+	counted := account.NewTally(0)
 	var err error
 	n := int64(0)
 	for ; err == nil; n++ {
 		_, err = counted.Add(n * 4096)
 	}
-	require.Equal(t, tally.ErrFull, err)
+	require.Equal(t, account.ErrFull, err)
 	require.InEpsilon(t, 256<<20, (n-1)*(4096/4), 0.1, "the bytes of the pages")
 	_, err = counted.Add((n - 1) * 4096)
-	require.Equal(t, tally.ErrFull, err)
+	require.Equal(t, account.ErrFull, err)
 	before, err := counted.Add(4095) // there is a page for it
 	require.NoError(t, err)
 	require.Zero(t, before)
@@ -75,7 +75,7 @@ func TestFull(t *testing.T) {
 			_, err = counted.Add(n)
 		}
 	}
-	require.Equal(t, tally.ErrFull, err)
+	require.Equal(t, account.ErrFull, err)
 	require.Less(t, n, int64(4096+20))
 	all := pairs(counted.All(), -1)
 	i := slices.Index(all, [2]int64{n - 1, 2})

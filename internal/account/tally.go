@@ -1,0 +1,116 @@
+package account
+
+import (
+	"errors"
+	"iter"
+	"maps"
+	"math/bits"
+	"slices"
+)
+
+const (
+	maxBytes  = 256 << 20  // memory of a Tally, or of all accounts of a Book, in bytes
+	pageSize  = 4096       // count of integers in a page
+	pageBytes = 1<<10 + 64 // memory of a page in bytes, with its share of the map
+	moreBytes = 64         // memory of an entry in Tally.more, in bytes
+)
+
+// ErrFull means that a [Tally] or a [Book] would need more than 256 MB.
+var ErrFull = errors.New("the sequences are spread so widely that an account of them takes more than 256 MB")
+
+// A budget is a number of bytes that are in use.
+type budget struct{ bytes int }
+
+// take adds n bytes, unless that would exceed the bound. It reports whether it has added them.
+func (b *budget) take(n int) bool {
+	fits := b.bytes+n <= maxBytes
+	if fits {
+		b.bytes += n
+	}
+	return fits
+}
+
+// A page holds two bits for each of its integers: whether it was added, and whether it was added again.
+type page struct{ once, again [pageSize / 64]uint64 }
+
+// A Tally records which integers of a wide range were added, and which more than once, in bounded memory: two bits for
+// each integer, in pages made on first use. Their order does not matter, and gaps cost nothing. The integers are at
+// least 0. One goroutine uses a Tally at a time.
+type Tally struct {
+	exact  int64           // integer above which every occurrence is counted
+	pages  map[int64]*page // pages by integer / pageSize
+	more   map[int64]int64 // occurrences after the second, by integer above exact
+	last   *page           // page used last
+	index  int64           // key of last in pages
+	memory *budget         // shared by the tallies of a Book
+}
+
+// NewTally returns an empty Tally. It counts every occurrence of integers above exact. For other integers, it only
+// records whether there was more than one.
+func NewTally(exact int64) *Tally { return newTally(exact, &budget{}) }
+
+func newTally(exact int64, memory *budget) *Tally {
+	return &Tally{exact: exact, pages: map[int64]*page{}, more: map[int64]int64{}, index: -1, memory: memory}
+}
+
+// Add counts n, and returns how often n was added before: 0, 1, or 2 for more than once. If the error is [ErrFull], n
+// was not counted.
+func (t *Tally) Add(n int64) (before int, err error) {
+	if i := n / pageSize; i != t.index {
+		p := t.pages[i]
+		if p == nil {
+			if !t.memory.take(pageBytes) {
+				return 0, ErrFull
+			}
+			p = new(page)
+			t.pages[i] = p
+		}
+		t.last, t.index = p, i
+	}
+	p, word, bit := t.last, n%pageSize/64, uint64(1)<<(n%64)
+	switch {
+	case p.once[word]&bit == 0:
+		p.once[word] |= bit
+		return 0, nil
+	case p.again[word]&bit == 0:
+		p.again[word] |= bit
+		return 1, nil
+	case n > t.exact:
+		if t.more[n] == 0 && !t.memory.take(moreBytes) {
+			return 0, ErrFull
+		}
+		t.more[n]++
+	}
+	return 2, nil
+}
+
+// times returns how often n was added: 0, 1, or 2 for more than once.
+func (t *Tally) times(n int64) int {
+	p, word, bit := t.pages[n/pageSize], n%pageSize/64, n%64
+	if p == nil {
+		return 0
+	}
+	return int(p.once[word]>>bit&1 + p.again[word]>>bit&1)
+}
+
+// All yields the integers that were added, in ascending order, and how often. For those not above exact, 2 means more
+// than once.
+func (t *Tally) All() iter.Seq2[int64, int64] {
+	return func(yield func(n, times int64) bool) {
+		for _, i := range slices.Sorted(maps.Keys(t.pages)) {
+			p := t.pages[i]
+			for w, word := range p.once {
+				for ; word != 0; word &= word - 1 {
+					bit := bits.TrailingZeros64(word)
+					n, times := i*pageSize+int64(w*64+bit), int64(1)
+					if p.again[w]>>bit&1 == 1 {
+						times = 2 + t.more[n]
+					}
+					if !yield(n, times) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
