@@ -212,7 +212,7 @@ func (o *opening) install(ctx context.Context) (*request, error) {
 			r.keys = []any{o.series.keys.lock(o.typ, span.Label)}
 		}
 		got, _, err := o.send(ctx, r, span)
-		o.kept = err != nil && !wire.Unsent(err)
+		o.kept = err != nil && wire.Silent(err)
 		if err != nil || got.reply.Status != clocked {
 			return got, err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -509,6 +510,7 @@ func TestInstallationFails(t *testing.T) {
 	}{
 		"its answer is lost": {io.EOF, true, 0, number, 2},
 		"it is lost":         {io.EOF, false, 0, number, 11},
+		"it fails":           {redisError("ERR the script failed"), false, 1, number, 11},
 		"it is refused":      {redisError("OOM command not allowed"), false, 1, block, 11},
 		"it may pass":        {redisError("LOADING Redis is loading the dataset in memory"), false, 1, block, 11},
 	} {
@@ -534,6 +536,30 @@ func TestInstallationFails(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An installation whose answer is lost may have run, also if an attempt before it was refused.
+func TestInstallationFailsAfterRefusal(t *testing.T) {
+	inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {
+		refused := false
+		x.hook = func(grant bool, send func() error) error {
+			switch {
+			case !grant:
+				return send()
+			case !refused:
+				refused = true
+				return redisError("TRYAGAIN Multiple keys request during rehashing of slot")
+			}
+			x.hook = nil
+			require.NoError(t, send())
+			return os.ErrDeadlineExceeded
+		}
+		_, _, err := x.next(context.Background())
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		synctest.Wait()
+		require.Zero(t, x.released)
+		require.Equal(t, []Gap{{"IS", nil, 1, 9999, AnswerLost}}, x.explained())
+	})
 }
 
 // Without a block, what did not run is sent again, and what may have run is not.

@@ -20,7 +20,7 @@ type Dates struct {
 	calendar calendar.Calendar
 	Vary     bool                                // the date may change within a period
 	repeat   bool                                // a date may come again after another one
-	cache    [1024]atomic.Pointer[calendar.Span] // spans of the dates found last, by a hash of their text
+	cache    [8192]atomic.Pointer[calendar.Span] // spans of the dates found last, at a hash of their text or after that
 }
 
 // usualDates are date layouts that distinguish the periods of each unit.
@@ -199,11 +199,22 @@ func (d *Dates) SpanOf(p *calendar.Period) calendar.Span {
 
 var seed = maphash.MakeSeed()
 
-// Find returns the first span of a printed date. It caches recent results, since many numbers have the same date.
+// Find returns the first span of a printed date. It caches recent results, since many numbers have the same date. The days
+// of ten years find room, because each may be in one of several slots.
 func (d *Dates) Find(text string) (*calendar.Span, error) {
-	slot := &d.cache[maphash.String(seed, text)%uint64(len(d.cache))]
-	if s := slot.Load(); s != nil && s.Date == text {
-		return s, nil
+	const tries = 8
+	hash := maphash.String(seed, text)
+	slot := &d.cache[hash%uint64(len(d.cache))] // the one to overwrite, unless another is free
+	for i := range uint64(tries) {
+		next := &d.cache[(hash+i)%uint64(len(d.cache))]
+		s := next.Load()
+		if s == nil {
+			slot = next
+			break
+		}
+		if s.Date == text {
+			return s, nil
+		}
 	}
 	at, err := d.first(text)
 	if err != nil {

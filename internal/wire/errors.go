@@ -53,8 +53,14 @@ func After(err error, failure *error) error {
 	if failure == nil || strings.Contains(err.Error(), "; before that: ") {
 		return err
 	}
-	return fmt.Errorf("%w; before that: %w", err, describe(Foreign(*failure)))
+	return fmt.Errorf("%w; before that: %w", err, earlierError{describe(Foreign(*failure))})
 }
+
+// An earlierError is the failure of an earlier attempt. It says nothing about the last one, so errors.As does not find it.
+type earlierError struct{ cause error }
+
+func (e earlierError) Error() string        { return e.cause.Error() }
+func (e earlierError) Is(target error) bool { return errors.Is(e.cause, target) }
 
 // Late returns err. If the deadline passed more than a second ago, the error has both times, and asks whether the
 // process was suspended.
@@ -181,6 +187,12 @@ func Unsent(err error) bool {
 	return slices.ContainsFunc(refusals, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) }) ||
 		redis.IsReadOnlyError(err) || // in Redis 6.2, READONLY is inside a script's error
 		errors.Is(err, ErrUnsent) || neverRan(err)
+}
+
+// Silent reports whether a command may still run, because the server has not replied to it.
+func Silent(err error) bool {
+	_, replied := errors.AsType[redis.Error](err)
+	return !Unsent(err) && !replied
 }
 
 // isRedirection reports whether another server of a Cluster has the key.

@@ -103,6 +103,13 @@ func TestUnsentAndTransient(t *testing.T) {
 		require.Equal(t, c.unsent, wire.Unsent(c.err), "%v", c.err)
 		require.Equal(t, c.transient, wire.Transient(c.err), "%v", c.err)
 	}
+	require.True(t, wire.Silent(io.EOF))
+	require.False(t, wire.Silent(refusal("ERR it failed")))
+	before := error(refusal(tryAgain))
+	for _, err := range []error{wire.FailedAfter("Redis", os.ErrDeadlineExceeded, &before), wire.GaveUp(io.EOF, &before)} {
+		require.True(t, wire.Silent(err), "%v: the last attempt may have run", err)
+		require.ErrorIs(t, err, before)
+	}
 }
 
 // A refusal comes from a server.
