@@ -71,7 +71,7 @@ type Item struct {
 	Script *Script // script to run, nil for a plain command
 	Key    int     // position of the first key in the arguments of a plain command
 
-	// Deadline is the time after which nothing is sent. The callers of a merged item end at most 250 ms after it.
+	// Deadline is the time after which nothing is sent. A caller whose own deadline is over 250 ms later does not join.
 	Deadline time.Time
 	Repeat   Repeat
 	Confirm  bool // replicas must confirm the item's writes

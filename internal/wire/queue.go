@@ -37,8 +37,8 @@ const (
 	togetherInMemory = 4
 )
 
-// A Node is a server that has keys, with the queue of the items for it. It is safe for concurrent use. While nobody
-// calls, it has no goroutine, no running timer, and no data of any item.
+// A Node is a server that has keys, with the queue of the items for it. It is safe for concurrent use. Once the deadline
+// of the last call has passed, it has no goroutine, no running timer, and no data of any item.
 type Node struct {
 	Local any // the caller's state of the server
 	// Waiting is the number of callers whose items wait. [Client.Join] is of use only if it is not 0.
