@@ -53,14 +53,22 @@ func After(err error, failure *error) error {
 	if failure == nil || strings.Contains(err.Error(), "; before that: ") {
 		return err
 	}
-	return fmt.Errorf("%w; before that: %w", err, earlierError{describe(Foreign(*failure))})
+	return &afterError{err, describe(Foreign(*failure))}
 }
 
-// An earlierError is the failure of an earlier attempt. It says nothing about the last one, so errors.As does not find it.
-type earlierError struct{ cause error }
+// An afterError is the failure of the last attempt, with that of an earlier one. errors.Is and errors.As find both.
+type afterError struct{ last, earlier error }
 
-func (e earlierError) Error() string        { return e.cause.Error() }
-func (e earlierError) Is(target error) bool { return errors.Is(e.cause, target) }
+func (e *afterError) Error() string   { return e.last.Error() + "; before that: " + e.earlier.Error() }
+func (e *afterError) Unwrap() []error { return []error{e.last, e.earlier} }
+
+// lastOf returns the failure of the last attempt. Only that one says whether the command may have run.
+func lastOf(err error) error {
+	if after, ok := errors.AsType[*afterError](err); ok {
+		return after.last
+	}
+	return err
+}
 
 // Late returns err. If the deadline passed more than a second ago, the error has both times, and asks whether the
 // process was suspended.
@@ -182,6 +190,7 @@ func lasts(err error) bool {
 
 // Unsent reports whether the command did not run: the server said so, or there was no connection or no time to send it.
 func Unsent(err error) bool {
+	err = lastOf(err)
 	refusals := []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT", "LOADING", "MASTERDOWN",
 		"BUSY", "NOAUTH", "NOPERM", "WRONGPASS", "TIME", "OOM", "MISCONF", "NOREPLICAS"}
 	return slices.ContainsFunc(refusals, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) }) ||
@@ -191,7 +200,7 @@ func Unsent(err error) bool {
 
 // Silent reports whether a command may still run, because the server has not replied to it.
 func Silent(err error) bool {
-	_, replied := errors.AsType[redis.Error](err)
+	_, replied := errors.AsType[redis.Error](lastOf(err))
 	return !Unsent(err) && !replied
 }
 
