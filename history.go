@@ -27,8 +27,8 @@ func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Num
 	return numbers, err
 }
 
-// kept returns the last numbers of up to so many periods, newest first, and the first sequences of these periods: 0 if
-// Redis does not have it. refused is an error of the caller's arguments.
+// kept returns the last numbers of up to so many periods, newest first, and the first sequences of these periods: 0
+// where Redis does not have it. refused is an error of the caller's arguments.
 func (g *Generator) kept(ctx context.Context, typ string, periods int, refused error) (
 	numbers []Number, firsts []int64, err error) {
 	c, err := g.begin(ctx, typ, "", 0, refused)

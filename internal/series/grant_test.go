@@ -122,7 +122,7 @@ func TestLookBeforeLedger(t *testing.T) {
 		n, _, err := x.next(t.Context())
 		require.NoError(t, err)
 		require.EqualValues(t, 2, n.Last)
-		require.Equal(t, 1, x.asked)
+		require.EqualValues(t, 1, x.asked.Load())
 	})
 }
 
@@ -229,7 +229,7 @@ func TestNextBlock(t *testing.T) {
 			_, call, err = x.next(t.Context())
 			require.NoError(t, err)
 		}
-		require.Equal(t, 2, x.asked)
+		require.EqualValues(t, 2, x.asked.Load())
 		require.Nil(t, call.Events.Opened)
 		require.Equal(t, 1, floors)
 		require.NotContains(t, x.granted, "floor")
@@ -373,7 +373,7 @@ func TestCallerLeaves(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 1, Cause: CallerLeft}}, x.explained())
-		require.Equal(t, 1, x.asked)
+		require.EqualValues(t, 1, x.asked.Load())
 	})
 	// A number that is stored is no gap.
 	inBubble(t, withLedger(2*time.Second), func(t *testing.T, x *fixture) {
@@ -443,10 +443,10 @@ func TestClockLeavesSpan(t *testing.T) {
 				require.Equal(t, date, n.Span.Date)
 				if hour == 23 {
 					require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 10, Cause: BlockBurned}}, x.explained())
-					require.Equal(t, 2, x.asked)
+					require.EqualValues(t, 2, x.asked.Load())
 				} else {
 					require.Empty(t, x.explained())
-					require.Equal(t, 1, x.asked)
+					require.EqualValues(t, 1, x.asked.Load())
 					require.Equal(t, ledger == 0, grants > 1)
 				}
 				require.EqualValues(t, 1, n.Last)

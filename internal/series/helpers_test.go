@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +39,7 @@ type fixture struct {
 	gaps     []Gap
 	pending  int
 	reserved map[string]int64 // last sequence in the ledger, by label
-	asked    int              // times that the ledger was asked
+	asked    atomic.Int32     // times that the ledger was asked
 }
 
 func inBubble(t *testing.T, configure func(*fixture, *Config), f func(t *testing.T, x *fixture)) {
@@ -96,7 +97,7 @@ func withLedger(delay time.Duration) func(*fixture, *Config) {
 			time.Sleep(delay)
 			x.mu.Lock()
 			defer x.mu.Unlock()
-			x.asked++
+			x.asked.Add(1)
 			after := max(above, x.reserved[label])
 			x.reserved[label] = after + n
 			return after, nil

@@ -58,7 +58,7 @@ func TestOpeningFails(t *testing.T) {
 	inBubble(t, func(x *fixture, c *Config) {
 		c.Reserve = func(context.Context, string, string, int64, int64) (int64, error) {
 			time.Sleep(time.Second)
-			x.asked++
+			x.asked.Add(1)
 			return 0, broken
 		}
 	}, func(t *testing.T, x *fixture) {
@@ -66,12 +66,12 @@ func TestOpeningFails(t *testing.T) {
 			require.ErrorIs(t, err, broken)
 			require.True(t, wire.IsOutage(err))
 		}
-		require.Equal(t, 1, x.asked)
+		require.EqualValues(t, 1, x.asked.Load())
 	})
 	inBubble(t, func(x *fixture, c *Config) {
 		c.Floor = func(context.Context, string, time.Time) (int64, error) {
 			time.Sleep(time.Second)
-			if x.asked++; x.asked == 1 {
+			if x.asked.Add(1) == 1 {
 				return 0, broken
 			}
 			return 0, nil
@@ -104,7 +104,7 @@ func TestWaitForOpening(t *testing.T) {
 	})
 	inBubble(t, withLedger(6*time.Second), func(t *testing.T, x *fixture) {
 		x.hook = func(grant bool, send func() error) error {
-			if !grant && x.asked > 0 {
+			if !grant && x.asked.Load() > 0 {
 				time.Sleep(time.Minute)
 			}
 			return send()
