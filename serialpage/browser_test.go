@@ -578,3 +578,18 @@ func TestPrint(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, "period.pdf"), pdf, 0o644))
 	}
 }
+
+// Whoever comes back to the field for a number types over the old one, and a button clears it.
+func TestNumberFieldIsReplaced(t *testing.T) {
+	s, today := sample(t, nil)
+	b := browse(t)
+	b.open(200, s.URL+today+"&number="+s.number(11))
+	for range 3 { // the links above come first
+		b.do(chromedp.KeyEvent(kb.Tab))
+	}
+	require.Equal(t, "search "+s.number(11),
+		eval[string](b, `(e => e.type + " " + e.value.slice(e.selectionStart, e.selectionEnd))(document.activeElement)`))
+	b.do(chromedp.KeyEvent(s.number(1)))
+	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.KeyEvent(kb.Enter))
+	require.Contains(t, b.text(), s.number(1)+" was issued and is stored.")
+}

@@ -58,7 +58,7 @@ func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p 
 	if v.Older, v.Newer, err = neighbours(r.Context(), s, p); err != nil {
 		return unavailable(err)
 	}
-	if s.explainable() {
+	if s.explainable() && a.UnexplainedCount > 0 {
 		v.Refused = refused
 	}
 	if mayExplain {
@@ -68,7 +68,9 @@ func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p 
 		if v.Saved.Count > 0 {
 			query = nil // what was saved does not fill the form again
 		}
-		v.Form = newForm(numbers, query)
+		if a.UnexplainedCount > 0 || query.Get("first") != "" { // what was typed is never lost
+			v.Form = newForm(numbers, query)
+		}
 	}
 	h.write(w, http.StatusOK, "period.html", frame{Title: s.Name + ", " + p.Name, Back: []link{home, seriesLink(s)},
 		Number: text}, v)

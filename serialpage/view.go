@@ -39,8 +39,8 @@ type periodView struct {
 	Reasons      []wording // what reasons of package serial in the lists mean
 
 	Saved     saved  // by the form that led here
-	Form      *form  // nil if the reader may not explain
-	Refused   string // why the reader may not; "" if nobody may
+	Form      *form  // nil if the reader may not explain, or has nothing to explain
+	Refused   string // why the reader may not; "" if nobody may, or nothing is unexplained
 	CSV, JSON string
 
 	Older, Newer string // addresses of the periods before and after; "" if there is none
