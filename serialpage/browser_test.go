@@ -579,6 +579,31 @@ func TestPrint(t *testing.T) {
 	}
 }
 
+// The printed list of a series has columns and totals of its own, page numbers, and a line to sign.
+func TestPrintSeries(t *testing.T) {
+	s, _ := sample(t, func(s *site) { s.options.Organisation = "Analytical Engines Ltd" })
+	b := browse(t)
+	s.accounts()
+	b.login("Grace Hopper")
+	b.open(200, s.URL+"/numbers/series?key=ORD")
+	for _, m := range modes {
+		b.look(m)
+		for _, selector := range []string{".organisation", "dl.paper", "th.paper", "td.paper", ".total", ".sign"} {
+			require.Equal(t, m.media == "print", eval[bool](b, `document.querySelector("`+selector+`").checkVisibility()`),
+				"%s %v", selector, m)
+		}
+		require.Equal(t, m.media != "print", eval[bool](b, `document.querySelector(".days").checkVisibility()`), m)
+	}
+	require.Contains(t, eval[string](b, `[...document.styleSheets[0].cssRules].map(r => r.cssText).join()`),
+		"counter(pages)")
+	b.look(modes[2])
+	pdf, err := chromedp.Run(b, chromedp.PrintToPDF(chromedp.PDFPaper(chromedp.PaperA4), chromedp.PDFPreferCSSPageSize()))
+	require.NoError(t, err)
+	if folder := os.Getenv("SERIAL_PICTURES"); folder != "" {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "series.pdf"), pdf, 0o644))
+	}
+}
+
 // Whoever comes back to the field for a number types over the old one, and a button clears it.
 func TestNumberFieldIsReplaced(t *testing.T) {
 	s, today := sample(t, nil)

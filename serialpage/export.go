@@ -50,7 +50,31 @@ func writeCSV(w http.ResponseWriter, numbers printer, a *audit) error {
 		t.row(foreign, "", "", "1", a.foreign(text), "", "", "")
 	}
 	t.rest(foreign, r.ForeignCount)
-	w.Header().Set("Content-Disposition", `attachment; filename="`+fileName(numbers.series, numbers.period)+`"`)
+	w.Header().Set("Content-Disposition", `attachment; filename="`+fileName(numbers.series, numbers.period.label)+`"`)
+	_, _ = t.WriteTo(w)
+	return nil
+}
+
+// writePeriodsCSV answers with a list of periods as a table for spreadsheets.
+func writePeriodsCSV(w http.ResponseWriter, v *seriesView) error {
+	t := csvTable{}
+	t.WriteString("\ufeff")
+	t.row("period", "start", "end", "first", "last", "issued", "stored", "explained", "not explained", "result", "checked",
+		"closed")
+	for _, p := range v.Rows {
+		cells := []string{p.Name, csvTime(p.Start), csvTime(p.End), p.First, p.Last, decimal(p.Issued)}
+		if a := p.Audited; a != nil {
+			cells = append(cells, decimal(a.stored), decimal(a.explained), decimal(a.unexplained), a.Text(), csvTime(a.at))
+		} else {
+			cells = append(cells, "", "", "", "not checked", "")
+		}
+		closed := ""
+		if v.Series.closes() {
+			closed = map[bool]string{true: "yes", false: "no"}[p.Closed]
+		}
+		t.row(append(cells, closed)...)
+	}
+	w.Header().Set("Content-Disposition", `attachment; filename="`+fileName(v.Series, "periods")+`"`)
 	_, _ = t.WriteTo(w)
 	return nil
 }
@@ -104,14 +128,14 @@ func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func csvTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// fileName is the name of the file with a period's account.
-func fileName(s *Series, p span) string {
+// fileName is the name of a file about a series. what says what else it is about.
+func fileName(s *Series, what string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) || r == '-' || r == '_' {
 			return r
 		}
 		return '-'
-	}, "numbers-"+s.Key+"-"+p.label) + ".csv"
+	}, "numbers-"+s.Key+"-"+what) + ".csv"
 }
 
 // formula matches what a spreadsheet may read as the beginning of a formula: at the beginning of a cell, or after a
@@ -153,6 +177,32 @@ type jsonAccount struct {
 	Duplicates        []string        `json:"duplicates"`
 	Beyond            []string        `json:"beyond"`
 	Foreign           []string        `json:"foreign"`
+}
+
+// A jsonPeriods is a list of periods, for programs. The list is never null.
+type jsonPeriods struct {
+	Key     string       `json:"key"`
+	Type    string       `json:"type"`
+	From    string       `json:"from,omitempty"`
+	To      string       `json:"to,omitempty"`
+	At      time.Time    `json:"at"`
+	Periods []jsonPeriod `json:"periods"`
+}
+
+// A jsonPeriod is a period of a list. What is not known is null.
+type jsonPeriod struct {
+	Name        string     `json:"name"`
+	Start       time.Time  `json:"start"`
+	End         *time.Time `json:"end"`
+	First       string     `json:"first"`
+	Last        string     `json:"last"`
+	Issued      int64      `json:"issued"`
+	Stored      *int64     `json:"stored"`
+	Explained   *int64     `json:"explained"`
+	Unexplained *int64     `json:"unexplained"`
+	Clean       *bool      `json:"clean"`
+	Checked     *time.Time `json:"checked"`
+	Closed      *bool      `json:"closed"`
 }
 
 type jsonRange struct {
@@ -204,6 +254,26 @@ func writeJSON(w http.ResponseWriter, s *Series, p span, a *audit) error {
 	}
 	for _, text := range r.Foreign {
 		out.Foreign = append(out.Foreign, a.foreign(text))
+	}
+	if err := json.NewEncoder(w).Encode(out); err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+// writePeriodsJSON answers with a list of periods for programs.
+func writePeriodsJSON(w http.ResponseWriter, v *seriesView) error {
+	out := jsonPeriods{Key: v.Series.Key, Type: v.Series.Type, From: v.From, To: v.To, At: v.At, Periods: []jsonPeriod{}}
+	for _, p := range v.Rows {
+		row := jsonPeriod{Name: p.Name, Start: p.Start, End: jsonTime(p.End), First: p.First, Last: p.Last, Issued: p.Issued}
+		if a := p.Audited; a != nil {
+			row.Stored, row.Explained, row.Unexplained = &a.stored, &a.explained, &a.unexplained
+			row.Clean, row.Checked = &a.clean, jsonTime(a.at)
+		}
+		if v.Series.closes() {
+			row.Closed = &p.Closed
+		}
+		out.Periods = append(out.Periods, row)
 	}
 	if err := json.NewEncoder(w).Encode(out); err != nil {
 		return unavailable(err)

@@ -44,7 +44,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 		}
 	case "/":
 		get = h.overview
-	case "/series":
+	case "/series", "/series.csv", "/series.json":
 		get = h.series
 	case "/period", "/period.csv", "/period.json":
 		get = h.period

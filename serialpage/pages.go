@@ -12,9 +12,11 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"path"
 	"reflect"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -41,6 +43,11 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 // contentTypes are the content types of the formats of an account; "" is a page.
 var contentTypes = map[string]string{
 	"": "text/html; charset=utf-8", "csv": "text/csv; charset=utf-8; header=present", "json": "application/json",
+}
+
+// formatOf returns the format that a request asks for.
+func formatOf(r *http.Request) string {
+	return strings.TrimPrefix(path.Ext(r.URL.Path), ".")
 }
 
 // A frame is what every page has around its content.

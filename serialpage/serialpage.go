@@ -64,6 +64,9 @@ type Options struct {
 	// Context ends the checks of all periods, for example when the service shuts down. Default context.Background().
 	Context context.Context
 
+	// Organisation is the name of the company whose numbers these are, for printed sheets. Default "": none.
+	Organisation string
+
 	// Logger gets the errors, which the pages do not show. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -93,8 +96,8 @@ type Series struct {
 
 	// Link returns the address of the document that has a number: relative to the pages, such as "../invoices/1", or
 	// with http or https. For any other address, and for "", there is no link. It gets the number as Stored yields it,
-	// maybe without the blanks around it, and should return at once: it is called for each listed number. If it panics, the page is as without it. Default
-	// nil: no links.
+	// maybe without the blanks around it, and should return at once: it is called for each listed number. If it panics,
+	// the page is as without it. Default nil: no links.
 	Link func(number string) string
 }
 

@@ -48,7 +48,7 @@ func TestReasonsInWords(t *testing.T) {
 	page = s.get(200, today)
 	require.Contains(t, page, "<bdi>raised</bdi>")
 	require.Contains(t, page, "<bdi>raised the flag</bdi>")
-	require.NotContains(t, page, "<dt>")
+	require.NotContains(t, page, "What these reasons mean")
 }
 
 // Possible reasons that read the same fill the form with the reason in words, and others do not.

@@ -43,6 +43,9 @@ type periodView struct {
 	Refused   string // why the reader may not; "" if nobody may, or nothing is unexplained
 	CSV, JSON string
 
+	First, Last string // numbers issued, or their sequences; "" if there are none
+	Sheet       sheet
+
 	Older, Newer string // addresses of the periods before and after; "" if there is none
 }
 
@@ -89,6 +92,10 @@ func newPeriodView(numbers printer, a *audit, mayExplain bool) *periodView {
 		CSV: address("period.csv", s.Key, p.Start), JSON: address("period.json", s.Key, p.Start)}
 	if v.Issued > 0 && !numbers.hidden {
 		v.Range = numbers.ranged(serial.Range{First: r.First, Last: r.Last})
+	}
+	if v.Issued > 0 {
+		v.First = numbers.ranged(serial.Range{First: r.First, Last: r.First})
+		v.Last = numbers.ranged(serial.Range{First: r.Last, Last: r.Last})
 	}
 	if r.First > 1 {
 		v.Start = r.First
