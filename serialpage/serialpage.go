@@ -45,7 +45,7 @@ type Options struct {
 	// User returns the name of the person who sent the request and may explain missing numbers: at most 100 bytes of
 	// the characters that a name in a [serial.Explanation] may have. If it fails, or returns "" or a name that is not
 	// allowed, the pages have no form and say why, and a form that is sent gets 403 and shows what was typed. If User
-	// is nil, the pages only read, and a form that is sent gets 403.
+	// is nil, the pages only read, and a form that is sent gets 403. Printed sheets have the name, too.
 	User func(*http.Request) (name string, err error)
 
 	// TrustedOrigins are origins, such as "https://example.com", from which forms are accepted besides the page's own:
