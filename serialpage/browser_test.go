@@ -578,3 +578,43 @@ func TestPrint(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, "period.pdf"), pdf, 0o644))
 	}
 }
+
+// The printed list of a series has columns and totals of its own, page numbers, and a line to sign.
+func TestPrintSeries(t *testing.T) {
+	s, _ := sample(t, func(s *site) { s.options.Organisation = "Analytical Engines Ltd" })
+	b := browse(t)
+	s.accounts()
+	b.login("Grace Hopper")
+	b.open(200, s.URL+"/numbers/series?key=ORD")
+	for _, m := range modes {
+		b.look(m)
+		for _, selector := range []string{".organisation", "dl.paper", "th.paper", "td.paper", ".total", ".sign"} {
+			require.Equal(t, m.media == "print", eval[bool](b, `document.querySelector("`+selector+`").checkVisibility()`),
+				"%s %v", selector, m)
+		}
+		require.Equal(t, m.media != "print", eval[bool](b, `document.querySelector(".days").checkVisibility()`), m)
+	}
+	require.Contains(t, eval[string](b, `[...document.styleSheets[0].cssRules].map(r => r.cssText).join()`),
+		"counter(pages)")
+	b.look(modes[2])
+	pdf, err := chromedp.Run(b, chromedp.PrintToPDF(chromedp.PDFPaper(chromedp.PaperA4), chromedp.PDFPreferCSSPageSize()))
+	require.NoError(t, err)
+	if folder := os.Getenv("SERIAL_PICTURES"); folder != "" {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "series.pdf"), pdf, 0o644))
+	}
+}
+
+// Whoever comes back to the field for a number types over the old one, and a button clears it.
+func TestNumberFieldIsReplaced(t *testing.T) {
+	s, today := sample(t, nil)
+	b := browse(t)
+	b.open(200, s.URL+today+"&number="+s.number(11))
+	for range 3 { // the links above come first
+		b.do(chromedp.KeyEvent(kb.Tab))
+	}
+	require.Equal(t, "search "+s.number(11),
+		eval[string](b, `(e => e.type + " " + e.value.slice(e.selectionStart, e.selectionEnd))(document.activeElement)`))
+	b.do(chromedp.KeyEvent(s.number(1)))
+	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.KeyEvent(kb.Enter))
+	require.Contains(t, b.text(), s.number(1)+" was issued and is stored.")
+}

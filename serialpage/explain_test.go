@@ -520,3 +520,14 @@ func (h hanging) Explain(ctx context.Context, e serial.Explanation) error {
 	}
 	return h.register.Explain(context.WithoutCancel(ctx), e)
 }
+
+// A period has a form, or says why there is none, only as long as something is unexplained.
+func TestExplainOnlyWhatIsMissing(t *testing.T) {
+	s := open(t, nil)
+	require.Contains(t, s.get(200, today, "X-User", "Ada"), explaining)
+	_, location := s.explain(303, "first", "IS202110240002", "last", "IS202110240004", "reason", "torn", "@X-User", "Ada")
+	page := s.get(200, "/numbers/"+location, "X-User", "Ada")
+	require.Contains(t, textOf(page), "Your explanation is saved for 2 numbers")
+	require.NotContains(t, page, explaining)
+	require.NotContains(t, textOf(s.get(200, today)), "You may not explain")
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/dailyserial/serial"
@@ -24,7 +23,7 @@ func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 
 func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p span) error {
 	query := r.URL.Query()
-	_, format, _ := strings.Cut(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/'):], ".")
+	format := formatOf(r)
 	w.Header().Set("Content-Type", contentTypes[format])
 	if r.Method == http.MethodHead {
 		return nil // without an audit
@@ -54,11 +53,11 @@ func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p 
 	name, refused := h.user(r)
 	mayExplain := s.explainable() && name != ""
 	v := h.periodView(r, numbers, a, mayExplain, text, sought)
-	v.Closed = !p.End.After(closed)
+	v.Closed, v.Sheet = !p.End.After(closed), h.sheet(name, s)
 	if v.Older, v.Newer, err = neighbours(r.Context(), s, p); err != nil {
 		return unavailable(err)
 	}
-	if s.explainable() {
+	if s.explainable() && a.UnexplainedCount > 0 {
 		v.Refused = refused
 	}
 	if mayExplain {
@@ -68,7 +67,9 @@ func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p 
 		if v.Saved.Count > 0 {
 			query = nil // what was saved does not fill the form again
 		}
-		v.Form = newForm(numbers, query)
+		if a.UnexplainedCount > 0 || query.Get("first") != "" { // what was typed is never lost
+			v.Form = newForm(numbers, query)
+		}
 	}
 	h.write(w, http.StatusOK, "period.html", frame{Title: s.Name + ", " + p.Name, Back: []link{home, seriesLink(s)},
 		Number: text}, v)

@@ -45,7 +45,7 @@ type Options struct {
 	// User returns the name of the person who sent the request and may explain missing numbers: at most 100 bytes of
 	// the characters that a name in a [serial.Explanation] may have. If it fails, or returns "" or a name that is not
 	// allowed, the pages have no form and say why, and a form that is sent gets 403 and shows what was typed. If User
-	// is nil, the pages only read, and a form that is sent gets 403.
+	// is nil, the pages only read, and a form that is sent gets 403. Printed sheets have the name, too.
 	User func(*http.Request) (name string, err error)
 
 	// TrustedOrigins are origins, such as "https://example.com", from which forms are accepted besides the page's own:
@@ -63,6 +63,9 @@ type Options struct {
 
 	// Context ends the checks of all periods, for example when the service shuts down. Default context.Background().
 	Context context.Context
+
+	// Organisation is the name of the company whose numbers these are, for printed sheets. Default "": none.
+	Organisation string
 
 	// Logger gets the errors, which the pages do not show. Default slog.Default().
 	Logger *slog.Logger
@@ -93,8 +96,8 @@ type Series struct {
 
 	// Link returns the address of the document that has a number: relative to the pages, such as "../invoices/1", or
 	// with http or https. For any other address, and for "", there is no link. It gets the number as Stored yields it,
-	// maybe without the blanks around it, and should return at once: it is called for each listed number. If it panics, the page is as without it. Default
-	// nil: no links.
+	// maybe without the blanks around it, and should return at once: it is called for each listed number. If it panics,
+	// the page is as without it. Default nil: no links.
 	Link func(number string) string
 }
 

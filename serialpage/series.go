@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,12 +22,13 @@ const (
 
 // A periodRow is a period on the page of a series.
 type periodRow struct {
-	Name, Href string
-	Last       string
-	Issued     int64
-	Closed     bool
-	Current    bool
-	Audited    *result // last audit; nil if there was none
+	span
+	Href        string
+	First, Last string // numbers, or their sequences; "" if none was issued
+	Issued      int64
+	Closed      bool
+	Current     bool
+	Audited     *result // last audit; nil if there was none
 }
 
 // A selection says which of a series' periods a page shows, newest first.
@@ -34,13 +36,19 @@ type selection struct {
 	before time.Time // they are older than this start of a period; zero: the newest ones
 	after  time.Time // they are the ones next to this start that are newer; zero: as above
 	wrong  bool      // only those with discrepancies, and those not checked
+
+	from, to string // first and last business day, such as 2021-10-24; "" is open
+	whole    bool   // all of them, as in exports
 }
 
-// discrepancies is the value of the parameter "show" for a selection of periods with discrepancies.
-const discrepancies = "discrepancies"
+const (
+	discrepancies = "discrepancies" // value of the parameter "show" for a selection of periods with discrepancies
+	onePage       = "one"           // value of the parameter "pages" for all periods of a selection on one page
+)
 
 func readSelection(s *Series, query url.Values) (sel selection, err error) {
 	sel.wrong = s.Stored != nil && query.Get("show") == discrepancies
+	sel.whole = query.Get("pages") == onePage
 	for name, at := range map[string]*time.Time{"before": &sel.before, "after": &sel.after} {
 		text := query.Get(name)
 		if text == "" {
@@ -50,12 +58,34 @@ func readSelection(s *Series, query url.Values) (sel selection, err error) {
 			return sel, badRequest("A page of periods begins at a time such as 2021-10-24T00:00:00Z.")
 		}
 	}
+	for name, day := range map[string]*string{"from": &sel.from, "to": &sel.to} {
+		*day = strings.TrimSpace(query.Get(name))
+		if date, err := time.Parse(time.DateOnly, *day); *day != "" && (err != nil || date.Year() < 1970) {
+			return sel, badRequest("Enter days from 1970 on, such as 2021-10-24.")
+		}
+	}
+	if sel.to != "" && sel.to < sel.from {
+		return sel, badRequest("The last day is before the first day.")
+	}
 	return sel, nil
 }
 
+// covers reports whether a period has one of the days of a selection.
+func (sel selection) covers(s *Series, start time.Time) bool {
+	p := spanOf(s, start)
+	if sel.from == "" && sel.to == "" || !p.Ends() {
+		return true
+	}
+	day := func(at time.Time) string { return s.Source.scheme().BusinessDate(serial.At(at)).String() }
+	return day(p.End.Add(-time.Second)) >= sel.from && (sel.to == "" || day(p.Start) <= sel.to)
+}
+
 // address is the address of the page with a selection.
-func (sel selection) address(s *Series) string {
-	var more []string
+func (sel selection) address(s *Series) string { return sel.addressOf("series", s) }
+
+// addressOf is the address of a page, or of a file, with a selection.
+func (sel selection) addressOf(page string, s *Series) string {
+	more := []string{"from", sel.from, "to", sel.to}
 	for name, at := range map[string]time.Time{"before": sel.before, "after": sel.after} {
 		if !at.IsZero() {
 			more = append(more, name, at.UTC().Format(time.RFC3339))
@@ -64,7 +94,10 @@ func (sel selection) address(s *Series) string {
 	if sel.wrong {
 		more = append(more, "show", discrepancies)
 	}
-	return address("series", s.Key, time.Time{}, more...)
+	if sel.whole && page == "series" {
+		more = append(more, "pages", onePage)
+	}
+	return address(page, s.Key, time.Time{}, more...)
 }
 
 // A listing is what a page shows of a series' periods, newest first.
@@ -114,17 +147,20 @@ func (b *beginnings) reached(key string, history []serial.Number, most int) bool
 
 // lookAt returns the periods that a selection is about, wherever they are in the list.
 func (h *handler) lookAt(s *Series, sel selection, history []serial.Number) []serial.Number {
-	if !sel.wrong {
-		return history
-	}
 	return slices.DeleteFunc(history, func(n serial.Number) bool {
+		if !sel.covers(s, n.Start) {
+			return true
+		}
 		o, checked := h.audits.outcome(periodKey{s.Key, n.Start.Unix()})
-		return checked && o.clean && time.Since(o.at) < resultAge
+		return sel.wrong && checked && o.clean && time.Since(o.at) < resultAge
 	})
 }
 
 // of returns the part of a list that a page shows.
 func (sel selection) of(all []serial.Number) listing {
+	if sel.whole {
+		return listing{shown: all}
+	}
 	first := func(old func(serial.Number) bool) int { // in the list, which is sorted
 		if i := slices.IndexFunc(all, old); i >= 0 {
 			return i
@@ -152,34 +188,58 @@ type seriesView struct {
 	At           time.Time
 	Wrong        bool   // it shows only the periods at which somebody should look
 	All, Some    string // addresses of the pages with all and with these; "" if there is no choice
+	From, To     string // first and last day, as typed
 	Newer, Older string // addresses of the next pages; "" if there is none
-	Cut          bool   // there may be periods that are too old to be listed
-	Most         int64  // periods listed on all pages
+	Whole        string // address of the page with all periods; "" if this page has all
+	CSV, JSON    string // addresses of the list in other forms
+	Total        *total // nil if other pages have more periods
+	Sheet        sheet
+	Cut          bool  // there may be periods that are too old to be listed
+	Most         int64 // periods listed on all pages
 	Check        *checkView
 }
 
-// series is the page of a series.
+// series is the page of a series, or the list of its periods as CSV or JSON.
 func (h *handler) series(w http.ResponseWriter, r *http.Request) error {
 	s, err := h.find(r.Context(), r.URL.Query())
 	if err != nil {
 		return err
 	}
-	if r.Method == http.MethodHead {
-		return writeHead(w)
-	}
-	v, err := h.seriesView(r.Context(), s, r.URL.Query())
-	if err != nil {
+	if err := h.seriesOf(w, r, s); err != nil {
 		return s.inZone(err)
 	}
+	return nil
+}
+
+func (h *handler) seriesOf(w http.ResponseWriter, r *http.Request, s *Series) error {
+	sel, err := readSelection(s, r.URL.Query())
+	if err != nil {
+		return err
+	}
+	format := formatOf(r)
+	w.Header().Set("Content-Type", contentTypes[format])
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	sel.whole = sel.whole || format != ""
+	v, err := h.seriesView(r.Context(), s, sel)
+	if err != nil {
+		return err
+	}
+	switch format {
+	case "csv":
+		return writePeriodsCSV(w, v)
+	case "json":
+		return writePeriodsJSON(w, v)
+	}
+	name, _ := h.user(r)
+	v.Sheet = h.sheet(name, s)
 	h.write(w, http.StatusOK, "series.html", frame{Title: s.Name, Back: []link{home}}, v)
 	return nil
 }
 
-func (h *handler) seriesView(ctx context.Context, s *Series, query url.Values) (*seriesView, error) {
-	sel, err := readSelection(s, query)
-	if err != nil {
-		return nil, err
-	}
+// seriesView reads what a page of a series shows, without its Sheet.
+func (h *handler) seriesView(ctx context.Context, s *Series, sel selection) (*seriesView, error) {
 	l, err := h.list(ctx, s, sel)
 	if err != nil {
 		return nil, err
@@ -189,33 +249,58 @@ func (h *handler) seriesView(ctx context.Context, s *Series, query url.Values) (
 		return nil, unavailable(err)
 	}
 	first, _ := s.Source.scheme().Limits()
-	v := &seriesView{Series: s, Zone: zoneName(s.zone()), Reach: reachText(s), Chart: h.accountChart(s, l.shown, first),
-		At: time.Now().In(s.zone()), Wrong: sel.wrong, Cut: l.cut && !l.older, Most: longestHistory, Check: h.checkView(s)}
+	v := &seriesView{Series: s, Zone: zoneName(s.zone()), Reach: reachText(s), At: time.Now().In(s.zone()),
+		From: sel.from, To: sel.to, Wrong: sel.wrong, Cut: l.cut && !l.older, Most: longestHistory, Check: h.checkView(s)}
+	if !sel.whole {
+		v.Chart = h.accountChart(s, l.shown, first)
+	}
 	for _, n := range l.shown {
 		v.Rows = append(v.Rows, h.periodRow(s, n, first, closed))
 	}
+	if !l.newer && !l.older && len(v.Rows) > 0 {
+		v.Total = totalOf(v.Rows)
+	}
+	v.addLinks(sel, l)
+	return v, nil
+}
+
+// addLinks adds the addresses of the same list in other forms, and of its other pages.
+func (v *seriesView) addLinks(sel selection, l listing) {
+	s, choice := v.Series, selection{from: sel.from, to: sel.to}
 	if s.Stored != nil {
-		v.All, v.Some = selection{}.address(s), selection{wrong: true}.address(s)
+		wrong := choice
+		wrong.wrong = true
+		v.All, v.Some = choice.address(s), wrong.address(s)
+	}
+	choice.wrong = sel.wrong
+	v.CSV, v.JSON = choice.addressOf("series.csv", s), choice.addressOf("series.json", s)
+	newer, older, whole := choice, choice, choice
+	whole.whole = true
+	if l.newer || l.older {
+		v.Whole = whole.address(s)
 	}
 	switch {
 	case len(l.shown) > 0:
+		newer.after, older.before = l.shown[0].Start, l.shown[len(l.shown)-1].Start
 		if l.newer {
-			v.Newer = selection{wrong: sel.wrong, after: l.shown[0].Start}.address(s)
+			v.Newer = newer.address(s)
 		}
 		if l.older {
-			v.Older = selection{wrong: sel.wrong, before: l.shown[len(l.shown)-1].Start}.address(s)
+			v.Older = older.address(s)
 		}
 	case l.newer || l.older: // nothing is older, or newer, than somebody's address says
-		v.Newer = selection{wrong: sel.wrong}.address(s)
+		v.Newer = choice.address(s)
 	}
-	return v, nil
 }
 
 func (h *handler) periodRow(s *Series, n serial.Number, first int64, closed time.Time) periodRow {
 	p, now := spanOf(s, n.Start), time.Now()
-	row := periodRow{Name: p.Name, Href: address("period", s.Key, n.Start), Last: numberText(n),
+	row := periodRow{span: p, Href: address("period", s.Key, n.Start), Last: numberText(n),
 		Issued: max(0, n.Seq-first+1), Closed: !p.End.After(closed),
 		Current: !now.Before(p.Start) && now.Before(p.End)}
+	if row.Issued > 0 {
+		row.First = newPrinter(s, p).ranged(serial.Range{First: first, Last: first})
+	}
 	if o, ok := h.audits.outcome(periodKey{s.Key, n.Start.Unix()}); ok {
 		row.Audited = newResult(s, o)
 	}

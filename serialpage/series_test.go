@@ -2,6 +2,7 @@ package serialpage
 
 import (
 	"context"
+	"encoding/json"
 	"html"
 	"iter"
 	"regexp"
@@ -232,4 +233,77 @@ func TestSeriesIsReadWholeOnce(t *testing.T) {
 	require.Equal(t, []int{1000}, show(6, end.AddDate(0, 0, 1)), "a day has begun")
 	require.Equal(t, []int{1000, 10000}, show(3, end), "the oldest days are no longer kept, or not so near")
 	require.Equal(t, []int{1000}, show(3, end))
+}
+
+// A list has the periods of the days from one date to another, on its pages, in exports and on one page for paper.
+func TestPeriodsFromTo(t *testing.T) {
+	s, d := daysSite(t, 120)
+	october, _, _ := listed(s.get(200, seriesPage+"&from=2021-10-01&to=2021-10-31"))
+	require.Equal(t, newest(31, d.when.AddDate(0, 0, -1)), october)
+	shown, _, _ := listed(s.get(200, seriesPage+"&to=2021-07-06"))
+	require.Equal(t, []string{"6 July 2021", "5 July 2021"}, shown)
+	page := s.get(200, seriesPage+"&from=2020-01-01&to=2021-07-04")
+	require.Contains(t, page, "No number was issued in these periods")
+
+	const since = "&from=2021-08-01"
+	var all []string
+	for at := seriesPage + since; at != ""; {
+		page, _, older := listed(s.get(200, at))
+		require.LessOrEqual(t, len(page), 50)
+		all, at = append(all, page...), older
+	}
+	require.Equal(t, newest(93, d.when), all)
+	shown, newer, older := listed(s.get(200, seriesPage+since+"&pages=one"))
+	require.Equal(t, all, shown)
+	require.Empty(t, newer+older)
+	lines := csvOf(t, s.get(200, "/numbers/series.csv?key=IS"+since))
+	require.Len(t, lines, 94)
+	require.Equal(t, "1 August 2021", lines[93][0])
+	var out jsonPeriods
+	require.NoError(t, json.Unmarshal([]byte(s.get(200, "/numbers/series.json?key=IS"+since)), &out))
+	require.Len(t, out.Periods, 93)
+
+	for _, wrong := range []string{"&from=x", "&to=2021-02-29", "&from=1969-12-31", "&from=2021-10-02&to=2021-10-01",
+		"&from=2021-1-1"} {
+		for _, path := range []string{seriesPage, "/numbers/series.csv?key=IS", "/numbers/series.json?key=IS"} {
+			s.get(400, path+wrong)
+		}
+	}
+}
+
+// A period of which only some days are chosen is listed.
+func TestPeriodsOfSomeDays(t *testing.T) {
+	scheme := schemeOf(t, "{type}{date:yyyyMM}{seq:4}", "UTC", serial.WithPeriod(serial.PerMonth))
+	s := &Series{Source: fixed{of: scheme}}
+	var covered []time.Month
+	for month := time.January; month <= time.December; month++ {
+		start := time.Date(2021, month, 1, 0, 0, 0, 0, time.UTC)
+		if (selection{from: "2021-03-31", to: "2021-05-01"}).covers(s, start) {
+			covered = append(covered, month)
+		}
+	}
+	require.Equal(t, []time.Month{time.March, time.April, time.May}, covered)
+}
+
+// The list of periods can be downloaded as CSV and JSON, with what the checks found.
+func TestListExport(t *testing.T) {
+	s := kept(t, nil)
+	s.stored = s.stored[1:]
+	const csv, out = "/numbers/series.csv?key=IS", "/numbers/series.json?key=IS"
+	require.Contains(t, csvOf(t, s.get(200, csv)), []string{"24 October 2021", "2021-10-24T00:00:00Z",
+		"2021-10-25T00:00:00Z", "IS202110240001", "IS202110240003", "3", "", "", "", "not checked", "", ""})
+	require.Contains(t, s.get(200, out), `"stored":null`)
+	require.Contains(t, s.check(303), `<a href="series.csv?key=IS">`)
+	lines := csvOf(t, s.get(200, csv))
+	require.Len(t, lines, 3)
+	require.Equal(t, []string{"3", "3", "0", "0", "accounted for"}, lines[1][5:10])
+	require.Equal(t, []string{"3", "2", "0", "1", "discrepancies"}, lines[2][5:10])
+	require.Len(t, csvOf(t, s.get(200, csv+"&show=discrepancies")), 2)
+	require.Contains(t, s.get(200, out), `"issued":3,"stored":2,"explained":0,"unexplained":1,"clean":false,`)
+	for path, want := range map[string]string{csv: contentTypes["csv"], out: contentTypes["json"]} {
+		for _, method := range []string{"GET", "HEAD"} {
+			response, _ := s.send(method, path, "")
+			require.Equal(t, want, response.Header.Get("Content-Type"))
+		}
+	}
 }

@@ -81,6 +81,12 @@ func (s tableSource) auditAll(ctx context.Context, typ string, used iter.Seq2[st
 	return s.gen.AuditAll(ctx, s.q, typ, used, opts...)
 }
 
+// closes reports whether the periods of a series can be closed.
+func (s *Series) closes() bool {
+	_, ok := s.Source.(tableSource)
+	return ok
+}
+
 func (s tableSource) closed(ctx context.Context, typ string) (time.Time, error) {
 	return s.gen.ClosedUntil(ctx, s.q, typ)
 }

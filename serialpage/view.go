@@ -39,9 +39,12 @@ type periodView struct {
 	Reasons      []wording // what reasons of package serial in the lists mean
 
 	Saved     saved  // by the form that led here
-	Form      *form  // nil if the reader may not explain
-	Refused   string // why the reader may not; "" if nobody may
+	Form      *form  // nil if the reader may not explain, or has nothing to explain
+	Refused   string // why the reader may not; "" if nobody may, or nothing is unexplained
 	CSV, JSON string
+
+	First, Last string // numbers issued, or their sequences; "" if there are none
+	Sheet       sheet
 
 	Older, Newer string // addresses of the periods before and after; "" if there is none
 }
@@ -89,6 +92,10 @@ func newPeriodView(numbers printer, a *audit, mayExplain bool) *periodView {
 		CSV: address("period.csv", s.Key, p.Start), JSON: address("period.json", s.Key, p.Start)}
 	if v.Issued > 0 && !numbers.hidden {
 		v.Range = numbers.ranged(serial.Range{First: r.First, Last: r.Last})
+	}
+	if v.Issued > 0 {
+		v.First = numbers.ranged(serial.Range{First: r.First, Last: r.First})
+		v.Last = numbers.ranged(serial.Range{First: r.Last, Last: r.Last})
 	}
 	if r.First > 1 {
 		v.Start = r.First
