@@ -515,8 +515,7 @@ func TestRefusalBeforeATimeout(t *testing.T) {
 		err := errOf(x.next(ctx, "k"))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "; before that: "+loading)
-		refused = false
-		x.set(func() { x.silent = 0 })
+		x.set(func() { refused, x.silent = false, 0 })
 		c := newCall("k", "")
 		c.Repeat = wire.IfUnsent
 		require.ErrorContains(t, errOf(x.do(t.Context(), c)), "; before that: "+loading)
