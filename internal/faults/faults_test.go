@@ -93,7 +93,10 @@ func TestFaults(t *testing.T) {
 				t.Logf("an unrequested failover, which may lose unprotected numbers: %v %v", s.duplicates, s.disorder)
 				s.duplicates, s.disorder = nil, nil
 			}
-			w.judge(s.verdict, r.ordered)
+			// If Redis forgets everything within 8 s after the first block of a period was sent, that block may be installed
+			// later. Runs are hardly longer than that.
+			forgot := slices.ContainsFunc(faults, func(f fault) bool { return f.risk == loses && s.struck[f.name] > 0 })
+			w.judge(s.verdict, r.ordered && !(r.protection.Ledger && forgot))
 			require.Greater(t, s.numbers, int64(100), "hardly anything was issued")
 		})
 	}
