@@ -77,21 +77,27 @@ func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p 
 }
 
 // neighbours returns the addresses of the pages of the periods before and after p, among those that are kept; "" if
-// there is none.
+// there is none. Most pages are of recent periods, so it reads the older ones only for an older page.
 func neighbours(ctx context.Context, s *Series, p span) (older, newer string, err error) {
-	kept, err := s.Source.history(ctx, s.Type, longestHistory)
-	if err != nil {
-		return "", "", err
-	}
-	for _, n := range kept { // the newest first
-		if n.Start.Before(p.Start) {
-			return address("period", s.Key, n.Start), newer, nil
+	for _, most := range []int{400, longestHistory} {
+		kept, err := s.Source.history(ctx, s.Type, most)
+		if err != nil {
+			return "", "", err
 		}
-		if n.Start.After(p.Start) {
-			newer = address("period", s.Key, n.Start)
+		older, newer = "", ""
+		for _, n := range kept { // the newest first
+			if n.Start.Before(p.Start) {
+				return address("period", s.Key, n.Start), newer, nil
+			}
+			if n.Start.After(p.Start) {
+				newer = address("period", s.Key, n.Start)
+			}
+		}
+		if len(kept) < most && len(kept) > 0 && !p.Start.Before(kept[len(kept)-1].Start) {
+			break // p is the oldest
 		}
 	}
-	return "", newer, nil
+	return older, newer, nil
 }
 
 // periodView words an account, and what became of a number that was looked up, unless text is "".
