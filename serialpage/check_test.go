@@ -126,7 +126,7 @@ func TestCheckProgress(t *testing.T) {
 			one.Key = other
 			s.series = append(s.series, one)
 		}
-		s.options.CheckLimit = 2 * time.Second
+		s.options.CheckLimit = 20 * time.Second // the page below takes its time with the race detector
 	})
 	response, _ := s.send("POST", "/numbers/check", "key=IS")
 	require.Equal(t, 303, response.StatusCode)
@@ -142,7 +142,7 @@ func TestCheckProgress(t *testing.T) {
 	require.Equal(t, 503, response.StatusCode)
 	require.Contains(t, page, "Other series are being checked.")
 	delete(h.checks.running, "B")
-	require.Eventually(t, func() bool { running, _ := h.checks.of("IS"); return running == nil }, 5*time.Second,
+	require.Eventually(t, func() bool { running, _ := h.checks.of("IS"); return running == nil }, time.Minute,
 		time.Millisecond)
 	page = s.get(200, seriesPage)
 	require.Contains(t, page, "did not end, so it has no result.")

@@ -568,7 +568,10 @@ func TestWalk(t *testing.T) {
 			// At a whole second: a printed period must not end before a script has reached a clock that stands still.
 			w.truth = w.truth.Add(4 * 24 * time.Hour).Truncate(time.Second)
 			w.setTime()
-			require.True(t, slices.ContainsFunc(w.settings, w.goesOn), "stuck\n%s", strings.Join(w.trace, "\n"))
+			goesOn := slices.ContainsFunc(w.settings, w.goesOn)
+			// Blocks and high starts may use up a period that never ends.
+			full := strings.Contains(w.trace[len(w.trace)-1], "numbers exhausted: "+w.typ) && w.procs[0].period == serial.Never
+			require.True(t, goesOn || full, "stuck\n%s", strings.Join(w.trace, "\n"))
 		}
 	}
 	t.Logf("%d walks: %v", walks, said)
