@@ -516,6 +516,31 @@ func TestRepeatedItemIsNotJoined(t *testing.T) {
 	})
 }
 
+// The first caller of an item watches the time for the others, also if it is canceled and leaves before them.
+func TestFirstCallerIsCanceled(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		x.warm(t)
+		answer, release := x.hold()
+		x.queue(t, "first")
+		start := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for _, ctx := range []context.Context{ctx, context.Background()} {
+			all.Go(func() {
+				c := newCall("k", "k")
+				c.Deadline = start.Add(time.Millisecond)
+				require.Error(t, errOf(x.do(ctx, c)))
+			})
+			synctest.Wait()
+		}
+		cancel()
+		all.Wait()
+		require.Equal(t, time.Millisecond, time.Since(start))
+		answer()
+		release()
+	})
+}
+
 // A caller that has much more time than a waiting item gets an item of its own. One that has a little more joins, and
 // waits as long as the first caller.
 func TestMergedDeadlines(t *testing.T) {
