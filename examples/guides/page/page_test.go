@@ -412,14 +412,14 @@ func TestFrameworksLogin(t *testing.T) {
 	})
 	ofEcho.Any("/numbers", echo.WrapHandler(s.page))
 	ofEcho.Any("/numbers/*", echo.WrapHandler(s.page))
+	unexplained, _ := browse(t, ada).send(http.StatusOK, "GET", serve(t, ofGin)+"/numbers"+s.today(t), "")
 	for name, router := range map[string]http.Handler{"gin": ofGin, "echo": ofEcho} {
 		t.Run(name, func(t *testing.T) {
 			address := serve(t, router)
 			browse(t, "").send(http.StatusUnauthorized, "GET", address+"/numbers/", "")
+			torn := form(unexplained, "torn, says "+name)
+			browse(t, ada).send(http.StatusOK, "POST", address+"/numbers/explain", torn.Encode())
 			page, _ := browse(t, ada).send(http.StatusOK, "GET", address+"/numbers"+s.today(t), "")
-			require.Contains(t, page, "<form")
-			browse(t, ada).send(http.StatusOK, "POST", address+"/numbers/explain", form(page, "torn, says "+name).Encode())
-			page, _ = browse(t, ada).send(http.StatusOK, "GET", address+"/numbers"+s.today(t), "")
 			require.Regexp(t, `torn, says `+name+`</bdi></td>\s*<td [^>]*><bdi>`+ada+`<`, page, "the later reason")
 		})
 	}
