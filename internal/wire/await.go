@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// This file waits for goroutines, and for time to pass.
+// This file waits for goroutines and for time to pass.
 
-// Await runs f in its own goroutine, and returns its results. If ctx ends first, the error is ctx's and over is false: f
-// then continues by itself, and late, unless nil, gets its results. So exactly one of the caller and late gets them. If f
-// panics, so does Await. If f ends its goroutine, or panics after Await has returned, the error is [ErrEnded].
+// Await runs f in a new goroutine and returns its results. If ctx ends first, Await returns the error of ctx, and over
+// is false. f then continues, and its results are passed to late, unless that is nil. So either the caller or late gets
+// the results, and never both. If f panics, Await panics with the same value. If f ends its goroutine, or panics after
+// Await has returned, the error is [ErrEnded].
 func Await[T any](ctx context.Context, f func() (T, error), late func(T, error)) (v T, over bool, err error) {
 	type result struct {
 		value    T
@@ -44,7 +45,7 @@ func Await[T any](ctx context.Context, f func() (T, error), late func(T, error))
 	}
 }
 
-// Sleep waits for d, or returns the context's error as soon as the context ends.
+// Sleep waits for d. If ctx ends first, Sleep returns an error that wraps that of ctx.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

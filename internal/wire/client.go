@@ -1,6 +1,6 @@
-// Package wire is how a command travels to a Redis server and its reply back: one queue per server, whose items merge,
-// leave in pipelines, are repeated if that is safe, and are confirmed by replicas if their callers ask for it. It does
-// not know what the commands mean.
+// Package wire sends commands to Redis servers and returns the replies. Each server has one queue. Callers can share an
+// item of the queue, and items are sent in pipelines, sent again after a failure if that is safe, and confirmed by
+// replicas if their callers ask for it. The package does not know what the commands mean.
 package wire
 
 import (
@@ -13,16 +13,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Client sends items to the servers of a go-redis client. It is safe for concurrent use, and need not be closed.
+// A Client sends items to the servers of a go-redis client. It is safe for concurrent use, and does not have to be
+// closed.
 type Client struct {
 	settings
 	local   func() any
-	only    *Node    // for a client that is not a Cluster's
-	masters sync.Map // *Node by *redis.Client; go-redis may make a new client for an address
+	only    *Node    // the only Node, nil for a Cluster
+	masters sync.Map // *Node by *redis.Client; go-redis may create a new client for the same address
 }
 
-// New returns a Client. replicas confirm the items that ask for it. local makes the caller's state of a server,
-// [Node.Local].
+// New returns a Client. Items with Confirm are confirmed as replicas says. local creates the value of [Node.Local] for
+// each server.
 func New(client redis.UniversalClient, replicas Replicas, local func() any) *Client {
 	c := &Client{settings: settings{client: client, replicas: replicas}, local: local}
 	c.cluster, _ = client.(*redis.ClusterClient)
@@ -43,8 +44,8 @@ func New(client redis.UniversalClient, replicas Replicas, local func() any) *Cli
 	return c
 }
 
-// newNode returns a Node of a server, which is nil if only go-redis can find it. Then each item is sent by itself, and
-// there are as many in flight as the client has connections.
+// newNode returns the Node of a server. If only go-redis can find the server, server is nil. Each item is then sent by
+// itself, and the number in flight is limited only by the client's number of connections.
 func newNode(s *settings, server *redis.Client, connections int, local any) *Node {
 	n := &Node{
 		Local: local, sender: sender{settings: s, server: server}, open: map[Merge]*Item{},
@@ -52,9 +53,9 @@ func newNode(s *settings, server *redis.Client, connections int, local any) *Nod
 	}
 	if server != nil {
 		opt := server.Options()
-		n.connections, n.most, n.together = opt.PoolSize, mostInFlight, togetherMost
+		n.connections, n.most, n.together = opt.PoolSize, maxInFlight, maxTogether
 		if dialerOf(opt) != ownDialer() && opt.Addr != "FailoverClient" { // a distant server gets more short pipelines
-			n.most, n.together = max(mostInFlight, min(4*mostInFlight, opt.PoolSize/2)), togetherInMemory
+			n.most, n.together = max(maxInFlight, min(4*maxInFlight, opt.PoolSize/2)), maxTogetherInMemory
 		}
 	}
 	n.sender.limitReads()
@@ -71,8 +72,9 @@ var ownDialer = sync.OnceValue(func() uintptr {
 	return dialerOf(client.Options())
 })
 
-// Node returns the server that has the keys of a hash tag. Learning a Cluster's slots may take long, so the first
-// command does that. Until it is answered, each caller gets a Node of its own, and waits for nobody else.
+// Node returns the server that has the keys of a hash tag. For a Cluster, go-redis must first load the slots, which may
+// take long, so Node leaves that to the first command. Until that command gets its reply, each caller gets a separate
+// Node, so that it does not wait for other callers.
 func (c *Client) Node(ctx context.Context, tag string) *Node {
 	if c.cluster == nil {
 		return c.only
@@ -91,37 +93,37 @@ func (c *Client) Node(ctx context.Context, tag string) *Node {
 	return n.(*Node)
 }
 
-// Do sends an item to a server, or makes the caller one of a waiting item with equal Merge, and waits for the result.
-// It returns the item whose Result counts, and the caller's place in it, from 0. An error means that the caller has
-// left: ctx ended, or item.Deadline passed. If a hook of the client panicked, so does Do.
+// Do sends an item to a server, or makes the caller join a waiting item with equal Merge, and waits for the result. It
+// returns the item that has the Result, and the caller's position in it, from 0. An error means that the caller has
+// left, because ctx ended or item.Deadline passed. If a hook of the client panicked, Do panics with the same value.
 //
-// A context that ends does not interrupt go-redis while it reads, so such a caller waits for the item or the context,
-// whichever ends first, while another goroutine sends. A caller whose context cannot end sends the item itself if it is
-// alone.
+// While go-redis waits for a reply, it does not notice that a context has ended. If ctx can end, another goroutine
+// therefore sends the item, and Do returns when the item is finished or ctx ends. If ctx cannot end and no other item
+// is waiting, Do sends the item itself.
 func (c *Client) Do(ctx context.Context, n *Node, item *Item) (*Item, int, error) {
-	joined, place, deadline := item, 0, item.Deadline
+	joined, position, deadline := item, 0, item.Deadline
 	if ctx.Done() != nil || item.Then != nil || !n.sender.isBounded(item, time.Now()) || !n.sendAlone(ctx, item) {
-		joined, place = n.add(ctx, item)
+		joined, position = n.add(ctx, item)
 	} else if item.done == nil {
 		return item, 0, nil
 	}
-	return joined, place, joined.wait(ctx, place, deadline)
+	return joined, position, joined.wait(ctx, position, deadline)
 }
 
-// Join is Do for a caller who has no item of its own: it returns nil if no item with that Merge waits. It costs less,
-// since most callers under load find an item.
+// Join makes the caller join the waiting item with a Merge, and waits for the result. It returns nil if there is no
+// such item. Under load, most callers find one, and Join then saves them the cost of an item for [Client.Do].
 func (c *Client) Join(ctx context.Context, n *Node, merge Merge, deadline time.Time) (*Item, int, error) {
 	n.mu.Lock()
-	joined, place := n.join(merge, deadline)
+	joined, position := n.join(merge, deadline)
 	n.mu.Unlock()
 	if joined == nil {
 		return nil, 0, nil
 	}
-	return joined, place, joined.wait(ctx, place, deadline)
+	return joined, position, joined.wait(ctx, position, deadline)
 }
 
-// Start sends an item to a server, or queues it, without waiting for anything. The item is not merged with others.
-// [Item.Wait] waits for the result.
+// Start queues an item, or starts to send it, and returns at once. Other callers cannot join the item. [Item.Wait]
+// waits for the result.
 func (c *Client) Start(ctx context.Context, n *Node, item *Item) {
 	item.Merge = Merge{}
 	n.add(ctx, item)

@@ -14,23 +14,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// This file classifies failures: the caller's context ended, the failure may pass, the command never ran, or all
-// callers share the failure.
+// This file classifies failures. It tells whether the caller's context ended, whether the failure is temporary, whether
+// the command may have run, and whether other callers would fail in the same way.
 
 var (
-	// ErrNoAnswer means that a time limit of ours has passed.
+	// ErrNoAnswer means that a time limit of this package or of its caller has passed.
 	ErrNoAnswer = fmt.Errorf("no answer in time: %w", os.ErrDeadlineExceeded)
-	// ErrUnsent means that nothing was sent before the deadline. It says nothing about the server.
+	// ErrUnsent means that nothing was sent before the deadline. It does not mean that the server has failed.
 	ErrUnsent = fmt.Errorf("serial: Redis failed: %w", ErrNoAnswer)
-	// ErrEnded means that a hook of the client ended a goroutine, or panicked in it.
+	// ErrEnded means that a hook of the client ended its goroutine or panicked.
 	ErrEnded = errors.New("serial: the goroutine of a command was ended from outside")
-	// errNoConnection means that no connection became free in time. Nothing was sent.
+	// errNoConnection means that no connection was available in time. Nothing was sent.
 	errNoConnection = fmt.Errorf("no connection became free or could be made in time: %w: %w", redis.ErrPoolTimeout,
 		os.ErrDeadlineExceeded)
 )
 
-// EndOf returns a context's error, nil while it lives. A deadline that has just passed counts even if the context's
-// timer has not fired yet: go-redis may give up a moment before that.
+// EndOf returns the error of a context, nil if it has not ended. A context whose deadline has passed counts as ended
+// even if its timer has not fired yet, because go-redis may give up a moment before that.
 func EndOf(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -41,14 +41,14 @@ func EndOf(ctx context.Context) error {
 	return nil
 }
 
-// GaveUp returns the error of a caller whose wait ended with end. before is the failure of an earlier attempt, nil for
-// none.
+// GaveUp returns the error of a caller that stopped waiting because of end. before is the failure of an earlier
+// attempt, nil for none.
 func GaveUp(end error, before *error) error {
 	return After(fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end), before)
 }
 
-// After returns err, the error of a caller that gave up, with the failure of an earlier attempt, unless that is nil or
-// err has one already.
+// After adds the failure of an earlier attempt to err, the error of a caller that gave up. It returns err unchanged if
+// failure is nil, or if err already contains an earlier failure.
 func After(err error, failure *error) error {
 	if failure == nil || strings.Contains(err.Error(), "; before that: ") {
 		return err
@@ -56,13 +56,14 @@ func After(err error, failure *error) error {
 	return &afterError{err, describe(Foreign(*failure))}
 }
 
-// An afterError is the failure of the last attempt, with that of an earlier one. errors.Is and errors.As find both.
+// An afterError is the failure of the final attempt together with that of an earlier one. errors.Is and errors.As find
+// both.
 type afterError struct{ last, earlier error }
 
 func (e *afterError) Error() string   { return e.last.Error() + "; before that: " + e.earlier.Error() }
 func (e *afterError) Unwrap() []error { return []error{e.last, e.earlier} }
 
-// lastOf returns the failure of the last attempt. Only that one says whether the command may have run.
+// lastOf returns the failure of the final attempt. Only this failure shows whether the command may have run.
 func lastOf(err error) error {
 	if after, ok := errors.AsType[*afterError](err); ok {
 		return after.last
@@ -70,8 +71,8 @@ func lastOf(err error) error {
 	return err
 }
 
-// Late returns err. If the deadline passed more than a second ago, the error has both times, and asks whether the
-// process was suspended.
+// Late returns err. If the deadline passed more than a second ago, Late adds the deadline, the current time, and the
+// question whether the process was suspended.
 func Late(err error, deadline time.Time) error {
 	now := time.Now()
 	if now.Sub(deadline) <= time.Second {
@@ -82,8 +83,8 @@ func Late(err error, deadline time.Time) error {
 		err, now.Format(layout), deadline.In(now.Location()).Format(layout))
 }
 
-// Foreign hides that an error from go-redis, redsync or our own time limits comes from a context, because that context
-// is not the caller's. The error still matches everything else.
+// Foreign hides that an error of go-redis, of redsync or of an internal time limit comes from a context, because that
+// context is not the caller's. The error still matches everything except the two errors of contexts.
 func Foreign(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return foreignError{err}
@@ -95,7 +96,7 @@ type foreignError struct{ cause error }
 
 func (e foreignError) Error() string { return e.cause.Error() }
 
-// There is no Unwrap: errors.Is and errors.As would walk through it.
+// There is no Unwrap, because errors.Is and errors.As would use it.
 
 func (e foreignError) Is(target error) bool {
 	return target != context.Canceled && target != context.DeadlineExceeded && errors.Is(e.cause, target)
@@ -103,8 +104,8 @@ func (e foreignError) Is(target error) bool {
 
 func (e foreignError) As(target any) bool { return errors.As(e.cause, target) }
 
-// Failed returns the error of a command whose last attempt failed with err. servers is "Redis" or another name. The
-// error is an [Outage], unless nothing was sent.
+// Failed returns the error of a command whose final attempt failed with err. servers is the name of the servers in the
+// message, such as "Redis". The error is an [Outage], unless err is [ErrUnsent].
 func Failed(servers string, err error) error {
 	if err == ErrUnsent {
 		return err
@@ -112,7 +113,7 @@ func Failed(servers string, err error) error {
 	return Outage(fmt.Errorf("serial: %s failed: %w", servers, describe(Foreign(err))))
 }
 
-// FailedAfter is Failed, with the failure of an earlier attempt if err only says that the time was up. before may be nil.
+// FailedAfter is like Failed. If err is only a timeout, it adds the failure of an earlier attempt. before may be nil.
 func FailedAfter(servers string, err error, before *error) error {
 	if before == nil || !isTimeout(err) || isTimeout(*before) {
 		return Failed(servers, err)
@@ -120,14 +121,15 @@ func FailedAfter(servers string, err error, before *error) error {
 	return After(Failed(servers, err), before)
 }
 
-// isTimeout reports whether an attempt failed for want of time, which says less than the failure before it.
+// isTimeout reports whether err is a timeout, which says less about the cause than an earlier failure.
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// refusals are Redis's errors that an operator has to end, with their meaning, which some texts hide, and what ends
-// them. Before Redis 7.2, the refusal of a script's command has no code. docs/errors.md has a row for each.
+// refusals has the error replies of Redis that an operator must resolve, each with its meaning and the remedy. The
+// texts are matched anywhere in an error, because before Redis 7.2 the error of a command in a script has no code.
+// docs/errors.md has a row for each.
 var refusals = []struct{ text, means string }{
 	{"NOPERM", denied},
 	{"The user executing the script can't", denied},
@@ -151,7 +153,7 @@ const (
 	noPassword = "Redis wants a password, and this client has none"
 )
 
-// describe returns err, with its meaning if that is not obvious.
+// describe adds the meaning of an error reply to err, if refusals has it.
 func describe(err error) error {
 	if reply, ok := errors.AsType[redis.Error](err); ok {
 		for _, r := range refusals {
@@ -163,10 +165,11 @@ func describe(err error) error {
 	return err
 }
 
-// Outage marks a server's failure that all callers with the same request share, because each would ask in vain.
+// Outage marks a failure of a server that also ends the calls of other callers with the same request, because each of
+// them would meet the same failure.
 func Outage(err error) error { return outageError{err} }
 
-// IsOutage reports whether err is an Outage, or wraps one.
+// IsOutage reports whether err is marked as an Outage, or wraps such an error.
 func IsOutage(err error) bool { return errors.As(err, new(outageError)) }
 
 type outageError struct{ error }
@@ -181,14 +184,15 @@ func Transient(err error) bool {
 		redis.IsTryAgainError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err)
 }
 
-// lasts reports whether a failure may take many attempts to pass. A slot may be moving to another server, and a
-// connection becomes free when others are done. After a failover, every connection to the old master has to be tried
-// once before it is dropped.
+// lasts reports whether it may take many attempts until a failure passes. A slot may be moving to another server, or
+// all connections may be in use. After a failover, each connection to the old master is dropped only after it has been
+// tried.
 func lasts(err error) bool {
 	return redis.IsTryAgainError(err) || redis.IsReadOnlyError(err) || errors.Is(err, redis.ErrPoolTimeout)
 }
 
-// Unsent reports whether the command did not run: the server said so, or there was no connection or no time to send it.
+// Unsent reports whether the command certainly did not run, because the server refused it, or because there was no
+// connection or no time to send it.
 func Unsent(err error) bool {
 	err = lastOf(err)
 	refusals := []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT", "LOADING", "MASTERDOWN",
@@ -204,14 +208,14 @@ func Silent(err error) bool {
 	return !Unsent(err) && !replied
 }
 
-// isRedirection reports whether another server of a Cluster has the key.
+// isRedirection reports whether err means that another server of a Cluster has the key.
 func isRedirection(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
 }
 
-// neverRan reports whether err proves that a command did not run: there was no connection to send it on, or its slot is
-// moving. Only then is a command sent again that must not run twice. (A script that the server does not know, and a slot
-// that has moved, are no failures: see mayRepeat.)
+// neverRan reports whether err proves that a command did not run, because there was no connection, or because its slot
+// is being moved. Only then may a command that must not run twice be sent again. (If the server does not know a script,
+// or if a slot has moved, mayRepeat sends the command again without asking neverRan.)
 func neverRan(err error) bool {
 	network, _ := errors.AsType[*net.OpError](err)
 	return redis.IsTryAgainError(err) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||

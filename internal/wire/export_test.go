@@ -3,10 +3,10 @@ package wire
 // Used by tests only.
 const (
 	ManyWaiting      = manyWaiting
-	MostInFlight     = mostInFlight
+	MostInFlight     = maxInFlight
 	StallInterval    = stallInterval
-	TogetherMost     = togetherMost
-	TogetherInMemory = togetherInMemory
+	TogetherMost     = maxTogether
+	TogetherInMemory = maxTogetherInMemory
 )
 
 // Idle reports whether nothing waits, is in flight or runs, and nothing is kept for any item.

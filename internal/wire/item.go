@@ -11,13 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// This file has commands, the callers who wait for their replies, and the results.
+// This file has commands, the callers that wait for their replies, and the results.
 
-// deadlinesTogether is how far apart the deadlines of items in one pipeline may be. The pipeline ends its wait for a
-// connection at the first.
+// deadlinesTogether is the largest difference between the deadlines of items in one pipeline. The pipeline stops
+// waiting for a connection at the first of these deadlines.
 const deadlinesTogether = time.Second
 
-// A Script is a script, sent by its digest. Its source is sent only to a server that does not have it.
+// A Script is a Lua script. It is sent by its digest, and its source is sent only to a server that does not have it.
 type Script struct {
 	Source string
 	Digest any // a string, ready to be an argument: converting it costs an allocation
@@ -29,82 +29,85 @@ func NewScript(source string) *Script {
 	return &Script{source, hex.EncodeToString(sum[:])}
 }
 
-// A Command is what an item sends, and what its owner does with the outcome. Its methods may be called from any
-// goroutine.
+// A Command provides the arguments that an item sends, and is told what became of the item. Its methods may be called
+// from any goroutine.
 type Command interface {
-	// Arguments returns the arguments in a new slice, each time the item is sent. A script's arguments begin with room
-	// for two, followed by the number of keys, the keys and the rest.
+	// Arguments returns the arguments. It is called each time the item is sent, and must return a new slice. The first
+	// two elements of a script's arguments are set by this package. The number of keys, the keys and the script's
+	// other arguments follow.
 	Arguments() []any
-	// Done is called exactly once, with the item's Result set, before the callers continue. It is also called if all
+	// Done is called exactly once, after Result has been set and before the callers continue. It is called even if all
 	// callers have left.
 	Done()
-	// Lost is called for each attempt that may have run, but whose reply is unknown, once the client has given the
-	// attempt up.
+	// Lost is called for each attempt that may have run, but got no reply, once go-redis has given up the attempt.
 	Lost(err error)
-	// Leave is called when a caller leaves, and Left for its place after Done.
+	// Leave is called when a caller leaves before the item is finished. After Done, Left is called with the position of
+	// each caller that left.
 	Leave()
-	Left(place int)
+	Left(position int)
 }
 
-// A Merge says which callers may share an item. The zero Merge is that of an item that is not shared.
+// A Merge identifies items that callers may share. An item with the zero Merge is not shared.
 type Merge struct {
 	Name string
 	At   int64
 }
 
-// A Repeat says after which failures an item is sent again, if its callers still wait.
+// A Repeat determines after which failures an item is sent again. It is never sent again if all its callers have left.
 type Repeat int
 
 const (
-	Always   Repeat = iota // after any failure that may pass
-	IfUnsent               // if the item did not run, because the server refused it or there was no connection
-	IfProven               // only if there was no connection, or the item's slot is moving
+	Always   Repeat = iota // after any temporary failure
+	IfUnsent               // only if the item did not run: the server refused it, or there was no connection
+	IfProven               // only if there was no connection, or the item's Cluster slot is being moved
 )
 
-// An Item is a command, and the callers who wait for its reply. It is used once.
+// An Item is a command and the callers that wait for its reply. It cannot be used again.
 type Item struct {
 	Command Command
-	Merge   Merge // waiting items with equal Merge become one
-	// N is the number of callers. It is final once Arguments is called.
+	Merge   Merge // callers with equal Merge share an item while it waits in the queue
+	// N is the number of callers. It does not change after Arguments has been called.
 	N int
 
 	Script *Script // script to run, nil for a plain command
 	Key    int     // position of the first key in the arguments of a plain command
 
-	// Deadline is the time after which nothing is sent. A caller whose own deadline is over 250 ms later does not join.
+	// Deadline is the time after which the item is not sent. A caller whose own deadline is more than 250 ms later does
+	// not join the item.
 	Deadline time.Time
 	Repeat   Repeat
 	Confirm  bool // replicas must confirm the item's writes
-	// Then is an item with a deadline of its own that leaves right behind this one, in the same pipeline.
+	// Then is sent directly after this item, in the same pipeline. It has its own deadline.
 	Then *Item
 
-	// Note gets the failure of each attempt, for callers who leave something that the item is a part of. It may be nil.
+	// Note is set to the failure of each attempt. A caller that is canceled while it waits for work that includes the
+	// item can then report this failure. Note may be nil.
 	Note   *Note
 	Result Result
 
-	ctx      context.Context // context of the first caller, for its values
+	ctx      context.Context // context of the first caller, of which only the values are used
 	limits   *limits
-	done     chan struct{}   // closed once the item is finished, or by wake; nil if its only caller sends it
+	done     chan struct{}   // closed by wake; nil if the item's only caller sends it
 	woken    atomic.Bool     // done is closed
 	limit    context.Context // ends at about the deadline
 	leavers  atomic.Pointer[leaver]
-	failure  Note // failure of the last attempt
+	failure  Note // failure of the latest attempt
 	panicked any  // value with which a hook panicked
 
-	// The rest belongs to the goroutine that sends the item.
-	next     *Item // item to send right behind this one: Then, unless it has its result already
+	// The other fields are used only by the goroutine that sends the item.
+	next     *Item // item to send directly after this one: Then, unless Then is already finished
 	command  onceCmd
 	attempts int           // attempts that failed and were followed by a pause
 	pause    time.Duration // pause before the next attempt
 	whole    bool          // the server does not know the script, so its source is sent
-	alone    bool          // the key, or that of an item behind this one, has moved: only go-redis knows where to
-	earlier  error         // failure of an attempt that may have run
+	alone    bool          // the key of the item or of one after it has moved to a server that only go-redis can find
+	earlier  error         // failure of an attempt that may have run, nil for none
 }
 
-// A Note holds the last failure of an attempt, nil for none.
+// A Note holds the failure of the latest attempt, nil for none.
 type Note = atomic.Pointer[error]
 
-// note notes the failure of an attempt.
+// note stores the failure of an attempt.
 func (i *Item) note(failure *error) {
 	i.failure.Store(failure)
 	if i.Note != nil {
@@ -112,22 +115,22 @@ func (i *Item) note(failure *error) {
 	}
 }
 
-// A Result is what became of an item.
+// A Result is the outcome of an item.
 type Result struct {
-	Value          any       // answer, nil for a null
-	Err            error     // failure of the last attempt, nil if it was answered
-	Sent, Received time.Time // times around the attempt that was answered, by this host's clock
+	Value          any       // reply, nil for a null
+	Err            error     // failure of the final attempt, nil if it got a reply
+	Sent, Received time.Time // times before and after the attempt that got the reply, by this host's clock
 	Earlier        error     // failure of an earlier attempt that may have run, nil for none
-	Unconfirmed    error     // reason why replicas did not confirm the item; nil if they did, or need not
+	Unconfirmed    error     // reason why replicas did not confirm the item; nil if they did, or did not have to
 }
 
-// A leaver is a caller that left.
+// A leaver is a caller that left, in a linked list.
 type leaver struct {
-	place int
-	next  *leaver
+	position int
+	next     *leaver
 }
 
-// finished marks an item as finished: callers cannot leave any more.
+// finished replaces the list of leavers when an item is finished, because callers cannot leave it any more.
 var finished = new(leaver)
 
 // begin prepares an item and its followers to be queued.
@@ -138,25 +141,25 @@ func (i *Item) begin(ctx context.Context, l *limits) {
 	}
 }
 
-// finish hands the result to the callers.
+// finish sets the result, and lets the callers continue.
 func (i *Item) finish(r Result) {
 	i.Result = r
 	i.Command.Done()
 	leavers := i.leavers.Swap(finished)
 	i.wake()
 	for ; leavers != nil; leavers = leavers.next {
-		i.Command.Left(leavers.place)
+		i.Command.Left(leavers.position)
 	}
 }
 
-// wake wakes all callers who wait.
+// wake lets all waiting callers continue.
 func (i *Item) wake() {
 	if i.done != nil && i.woken.CompareAndSwap(false, true) {
 		close(i.done)
 	}
 }
 
-// drop finishes an item that is not sent any more, and its followers.
+// drop finishes an item that will not be sent, and the items after it.
 func (i *Item) drop() {
 	for ; i != nil; i = i.next {
 		err := error(ErrUnsent)
@@ -167,8 +170,8 @@ func (i *Item) drop() {
 	}
 }
 
-// isStale reports whether the item should not be sent: its deadline has passed, or all callers have left. N must not
-// change meanwhile.
+// isStale reports whether the item should not be sent, because its deadline has passed or all callers have left. N must
+// not change while isStale runs.
 func (i *Item) isStale(now time.Time) bool {
 	left := 0
 	for l := i.leavers.Load(); l != nil; l = l.next {
@@ -177,43 +180,44 @@ func (i *Item) isStale(now time.Time) bool {
 	return left >= i.N || !now.Before(i.Deadline)
 }
 
-// fits reports whether the item may leave in a pipeline that begins with first. One WAIT confirms all items of a
-// pipeline, so all of them need it, or none. Only the first item sends the source of a script, which an in-memory
-// connection may not hold behind other commands.
+// fits reports whether the item may be in a pipeline that begins with first. One WAIT confirms all items of a pipeline,
+// so either all items need confirmation or none does. Only the first item may contain the source of a script, because
+// an in-memory connection may not have room for it after other commands.
 func (i *Item) fits(first *Item) bool {
 	return i.Confirm == first.Confirm && !i.alone && !first.alone &&
 		i.Deadline.Sub(first.Deadline).Abs() <= deadlinesTogether &&
 		(!i.whole || first.whole && i.Script == first.Script)
 }
 
-// leave ends the wait of the caller in that place. It returns false if the item is finished. So a caller either gets the
-// result, or Left is called for its place.
-func (i *Item) leave(place int) bool {
+// leave registers that the caller at a position has left. It returns false if the item is already finished. So either
+// the caller gets the result, or Left is called for its position.
+func (i *Item) leave(position int) bool {
 	for {
 		others := i.leavers.Load()
 		if others == finished {
 			return false
 		}
-		if i.leavers.CompareAndSwap(others, &leaver{place, others}) {
+		if i.leavers.CompareAndSwap(others, &leaver{position, others}) {
 			i.Command.Leave()
 			return true
 		}
 	}
 }
 
-// Wait waits for the result of an item that [Client.Start] began, or of the Then of an item that another call began. It
-// must be called at most once, by one caller. An error means that the caller has left: ctx ended, or the deadline
-// passed. If a hook of the client panicked, so does Wait.
+// Wait waits for the result of an item that was passed to [Client.Start], or that is the Then of an item that was
+// passed to the Client. It must be called at most once. An error means that the caller has left, because ctx ended or
+// the deadline passed. If a hook of the client panicked, Wait panics with the same value.
 func (i *Item) Wait(ctx context.Context) error { return i.wait(ctx, 0, i.Deadline) }
 
-// wait waits for the result on behalf of the caller in that place. The others join the first one within moments, so it
-// watches the time for them: a thousand callers who all select on one more channel get a quarter less done.
-func (i *Item) wait(ctx context.Context, place int, deadline time.Time) error {
+// wait waits for the result on behalf of the caller at a position. Only the first caller waits for the deadline, and
+// wakes the others. Their deadlines are at most 250 ms later, and a thousand callers that each select on one more
+// channel reach only three quarters of the throughput.
+func (i *Item) wait(ctx context.Context, position int, deadline time.Time) error {
 	var limit <-chan struct{}
 	switch {
 	case i.Deadline.Sub(deadline) > sharing:
 		limit = i.limits.until(deadline).Done()
-	case place == 0:
+	case position == 0:
 		limit = i.limit.Done()
 	}
 	if limit == nil && ctx.Done() == nil {
@@ -225,13 +229,13 @@ func (i *Item) wait(ctx context.Context, place int, deadline time.Time) error {
 		case <-ctx.Done():
 		}
 	}
-	if !i.leave(place) {
+	if !i.leave(position) {
 		if i.panicked != nil {
 			panic(i.panicked)
 		}
 		return nil
 	}
-	if place == 0 {
+	if position == 0 {
 		context.AfterFunc(i.limit, i.wake)
 	}
 	if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
@@ -249,7 +253,8 @@ type onceCmd struct {
 // NoRetry implements [redis.Cmder].
 func (onceCmd) NoRetry() bool { return true }
 
-// build makes the command of the next attempt. A script whose source the same pipeline has already sent is known.
+// build creates the command of the next attempt. known is the script whose source the same pipeline already contains,
+// nil for none.
 func (i *Item) build(ctx context.Context, timed *redis.Client, known *Script) {
 	args, key := i.Command.Arguments(), i.Key
 	if i.Script != nil {
@@ -265,16 +270,17 @@ func (i *Item) build(ctx context.Context, timed *redis.Client, known *Script) {
 	i.command.SetStepCount(1) // otherwise go-redis asks a Cluster's nodes about the command, even those that hang
 }
 
-// limits makes contexts that end at a deadline. Calls that begin at about the same time share one: a context for each
-// call would cost five allocations and a microsecond, a thirtieth of a round trip.
+// limits creates contexts that end at a deadline. Calls that begin at about the same time share a context. A separate
+// one for each call would cost five allocations and a microsecond, which is a thirtieth of a round trip on loopback.
 type limits struct {
 	latest atomic.Pointer[context.Context]
 }
 
-// sharing is how much earlier a shared context may end.
+// sharing is the longest time by which a shared context may end too early.
 const sharing = 250 * time.Millisecond
 
-// until returns a context that ends at the given time, or up to sharing and an eighth of the remaining time earlier.
+// until returns a context that ends at the given time or earlier: at most sharing, and at most an eighth of the
+// remaining time.
 func (l *limits) until(end time.Time) context.Context {
 	if latest := l.latest.Load(); latest != nil {
 		at, _ := (*latest).Deadline()
@@ -288,7 +294,7 @@ func (l *limits) until(end time.Time) context.Context {
 	return limit
 }
 
-// A limited is a context with the end of one context and the values of another.
+// A limited has the deadline of the embedded context and the values of another one.
 type limited struct {
 	context.Context
 	values context.Context

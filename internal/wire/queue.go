@@ -9,58 +9,60 @@ import (
 	"time"
 )
 
-// This file has the queue of a server. An item that meets no other is sent at once. While enough pipelines are in
-// flight, further items wait, merge, and leave together in the next pipeline. So pipelines grow with the load, and a
-// caller waits for at most a fraction of a round trip.
+// This file has the queue of a server. The number of pipelines in flight is limited. Below the limit, an item is sent
+// at once. Otherwise items wait in the queue, where callers with the same Merge share an item, and the next pipeline
+// takes as many items as it can. So pipelines grow with the load, and a caller waits for at most a fraction of a round
+// trip.
 
-// The minimum round trip decides how many pipelines may be in flight. On loopback, most of a round trip is work, so the
-// next pipeline should gather all callers until the last one has returned. Over a network, most of it is waiting, so a
-// caller should not wait for another caller's round trip before its own.
+// The limit depends on the minimum round-trip time. On loopback, a round trip is mostly CPU work. One pipeline in
+// flight is then enough, and the next one collects all callers that have arrived in the meantime. Over a network, a
+// round trip is mostly waiting, so several pipelines may be in flight, and a caller does not have to wait for an
+// earlier one.
 const (
-	tripPerPipeline = 250 * time.Microsecond // part of the minimum round trip that allows one more pipeline in flight
-	mostInFlight    = 8                      // limit of pipelines in flight, not counting stalled ones
-	manyWaiting     = 32                     // waiting callers that justify one more pipeline, whatever the round trip
+	tripPerPipeline = 250 * time.Microsecond // minimum round-trip time for each additional pipeline in flight
+	maxInFlight     = 8                      // upper bound of the limit; stalled pipelines are not counted
+	manyWaiting     = 32                     // waiting callers for which the limit is raised by one
 
-	// A pipeline that takes longer than stallBase and stallTrips minimum round trips has stalled, perhaps on a broken
-	// connection. It gives up its place in flight to waiting items, but only one does so per stallInterval. Once half
-	// of the connections are in use, the interval is longSilence, so there is still a connection to make when a server
-	// that has hung for long answers again.
+	// A pipeline has stalled, perhaps on a broken connection, if it takes longer than stallBase plus stallTrips minimum
+	// round trips. It is then no longer counted, so waiting items can be sent. At most one pipeline per stallInterval
+	// is treated in this way. Once half of the connections are in use, the interval is longSilence. So a new connection
+	// can still be made when a server that has hung for a long time answers again.
 	stallBase     = 5 * time.Millisecond
 	stallTrips    = 10
 	stallInterval = 50 * time.Millisecond
 	longSilence   = 500 * time.Millisecond
 
-	togetherMost = 128 // items that share a pipeline over a connection of the operating system
-	// togetherInMemory is how many items share a pipeline over any other connection. An in-memory pipe, as in tests,
-	// must hold the rest of a pipeline while the first command is answered, but holds only the 4 KiB that miniredis
-	// reads at once. Four of the longest items fit into that.
-	togetherInMemory = 4
+	maxTogether = 128 // largest number of items in a pipeline over a connection of the operating system
+	// maxTogetherInMemory is the same for all other connections, such as the in-memory pipes of tests. A pipe must hold
+	// the rest of a pipeline while the first command is answered, and it holds only the 4 KiB that miniredis reads at
+	// once. Four of the longest items fit into that.
+	maxTogetherInMemory = 4
 )
 
-// A Node is a server that has keys, with the queue of the items for it. It is safe for concurrent use. Once the deadline
-// of the last call has passed, it has no goroutine, no running timer, and no data of any item.
+// A Node is a server that has keys, with the queue of the items for it. It is safe for concurrent use. After the
+// deadlines of all calls have passed, it has no goroutine, no running timer, and no data of any item.
 type Node struct {
 	Local any // the caller's state of the server
-	// Waiting is the number of callers whose items wait. [Client.Join] is of use only if it is not 0.
+	// Waiting is the number of callers whose items wait in the queue. If it is 0, [Client.Join] finds no item.
 	Waiting atomic.Int32
 
 	sender      sender
-	together    int // most items in a pipeline
-	most        int // most pipelines in flight with the longest round trip
-	connections int // most connections of the client
+	together    int // largest number of items in a pipeline
+	most        int // upper bound of the limit of pipelines in flight
+	connections int // largest number of connections of the client
 
 	mu       sync.Mutex      // guards all below, and N of waiting items
 	waiting  []*Item         // items to send, in order
-	open     map[Merge]*Item // the waiting items that further callers may join, by Merge
-	inFlight []time.Time     // start of each pipeline that holds a place, oldest first
-	busy     int             // count of pipelines under way, including stalled ones
-	trip     time.Duration   // recent minimum round trip
-	armed    bool            // the stall timer is running
-	gaveUp   time.Time       // time when a stalled pipeline last gave up its place
+	open     map[Merge]*Item // waiting items that callers may join, by Merge
+	inFlight []time.Time     // start times of the pipelines in flight, without stalled ones, oldest first
+	busy     int             // number of pipelines in flight, including stalled ones
+	trip     time.Duration   // recent minimum round-trip time
+	armed    bool            // the timer for stalled pipelines is running
+	gaveUp   time.Time       // time at which a stalled pipeline was last removed from inFlight
 }
 
-// sendAlone sends an item in its caller's goroutine, if nothing waits and a place in flight is free. If it must be
-// repeated, it is queued, and its done is not nil.
+// sendAlone sends an item in its caller's goroutine. It returns false if items are waiting or the limit is reached. If
+// the item must be sent again, sendAlone queues it and sets done.
 func (n *Node) sendAlone(ctx context.Context, i *Item) (sent bool) {
 	n.mu.Lock()
 	if len(n.waiting) > 0 || len(n.inFlight) >= n.limit() {
@@ -92,14 +94,14 @@ func (n *Node) sendAlone(ctx context.Context, i *Item) (sent bool) {
 	return true
 }
 
-// add makes the caller one of a waiting item with equal Merge, or else queues its item. It returns the item that waits,
-// and the caller's place in it.
-func (n *Node) add(ctx context.Context, i *Item) (joined *Item, place int) {
+// add makes the caller join a waiting item with equal Merge. If there is none, add queues the caller's own item. It
+// returns the waiting item and the caller's position in it.
+func (n *Node) add(ctx context.Context, i *Item) (joined *Item, position int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if i.Merge != (Merge{}) {
-		if joined, place = n.join(i.Merge, i.Deadline); joined != nil {
-			return joined, place
+		if joined, position = n.join(i.Merge, i.Deadline); joined != nil {
+			return joined, position
 		}
 		n.open[i.Merge] = i
 	}
@@ -109,19 +111,19 @@ func (n *Node) add(ctx context.Context, i *Item) (joined *Item, place int) {
 	return i, 0
 }
 
-// join makes a caller one of the waiting item with that Merge. It returns nil if there is none, or if that item ends
-// too early for the caller. The caller holds mu.
-func (n *Node) join(merge Merge, deadline time.Time) (joined *Item, place int) {
+// join makes a caller join the waiting item with a Merge, and returns the item and the caller's position in it. It
+// returns nil if there is no such item, or if the item's deadline is too early for the caller. n.mu must be held.
+func (n *Node) join(merge Merge, deadline time.Time) (joined *Item, position int) {
 	if joined = n.open[merge]; joined == nil || deadline.Sub(joined.Deadline) > sharing {
 		return nil, 0
 	}
-	place = joined.N
+	position = joined.N
 	joined.N++
 	n.added(1)
-	return joined, place
+	return joined, position
 }
 
-// putBack adds items to the front of the queue.
+// putBack puts items at the front of the queue.
 func (n *Node) putBack(items []*Item) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -131,7 +133,7 @@ func (n *Node) putBack(items []*Item) {
 	}
 }
 
-// repeat puts items back, each after its pause.
+// repeat puts each item back after its pause.
 func (n *Node) repeat(items []*Item) {
 	var now []*Item
 	for _, i := range items {
@@ -144,7 +146,7 @@ func (n *Node) repeat(items []*Item) {
 	n.putBack(now)
 }
 
-// added notes further waiting callers, and starts a pipeline if a place is free. The caller holds mu.
+// added counts additional waiting callers, and starts a pipeline if the limit allows it. n.mu must be held.
 func (n *Node) added(callers int) {
 	n.Waiting.Add(int32(callers))
 	if len(n.inFlight) < n.limit() {
@@ -154,7 +156,7 @@ func (n *Node) added(callers int) {
 	}
 }
 
-// limit returns how many pipelines may be in flight. The caller holds mu.
+// limit returns how many pipelines may be in flight. n.mu must be held.
 func (n *Node) limit() int {
 	limit := 1 + min(int(n.trip/tripPerPipeline), n.most-2)
 	if n.Waiting.Load() >= manyWaiting {
@@ -163,7 +165,7 @@ func (n *Node) limit() int {
 	return limit
 }
 
-// enter puts a pipeline in flight. The caller holds mu.
+// enter counts a pipeline that begins now as in flight. n.mu must be held.
 func (n *Node) enter() (begun time.Time) {
 	begun = time.Now()
 	n.inFlight = append(n.inFlight, begun)
@@ -171,9 +173,9 @@ func (n *Node) enter() (begun time.Time) {
 	return begun
 }
 
-// exit takes a pipeline out of flight. It reports false if the pipeline had given up its place. If several pipelines
-// began at the same instant, any of them may count as the stalled one: the number in flight is the same. The caller
-// holds mu.
+// exit removes a pipeline from inFlight. It returns false if the pipeline had already been removed, because it had
+// stalled. If several pipelines began at the same instant, it does not matter which of them counts as stalled, because
+// the number in flight is the same. n.mu must be held.
 func (n *Node) exit(begun time.Time) bool {
 	i := slices.Index(n.inFlight, begun)
 	if i < 0 {
@@ -183,7 +185,8 @@ func (n *Node) exit(begun time.Time) bool {
 	return true
 }
 
-// measure keeps the shortest round trip, which fades over some hundred pipelines. The caller holds mu.
+// measure updates the minimum round-trip time. The minimum grows slowly, so an old value is replaced within a few
+// hundred pipelines if the network has become slower. n.mu must be held.
 func (n *Node) measure(begun time.Time) {
 	n.trip += n.trip / 256
 	if trip := time.Since(begun); n.trip == 0 || trip < n.trip {
@@ -191,9 +194,9 @@ func (n *Node) measure(begun time.Time) {
 	}
 }
 
-// relieve starts as many pipelines as are now allowed in flight, since the round trip may have grown. If the oldest one
-// in flight has stalled, relieve gives its place to waiting items. It checks again later. It is only called while items
-// wait, so a pipeline is in flight. The caller holds mu.
+// relieve starts more pipelines if the limit has risen. If the oldest pipeline in flight has stalled, relieve stops
+// counting it and starts another one. It also sets a timer for the next check. It must be called only while items are
+// waiting, because then at least one pipeline is in flight. n.mu must be held.
 func (n *Node) relieve() {
 	for more := len(n.waiting); more > 0 && len(n.inFlight) < n.limit(); more -= n.together {
 		go n.dispatch(n.enter())
@@ -209,12 +212,12 @@ func (n *Node) relieve() {
 		go n.dispatch(n.enter())
 	}
 	if n.armed = true; wait <= 0 || wait > stallInterval {
-		wait = stallInterval // the minimum round trip may shrink meanwhile
+		wait = stallInterval // the minimum round-trip time may shrink in the meantime
 	}
 	time.AfterFunc(wait, n.check)
 }
 
-// check drops the stale waiting items, and relieves the others.
+// check drops waiting items that are stale, and calls relieve for the others.
 func (n *Node) check() {
 	var stale []*Item
 	now := time.Now()
@@ -238,7 +241,7 @@ func (n *Node) check() {
 	}
 }
 
-// remove closes an item to new callers. The caller holds mu, and removes the item from waiting.
+// remove keeps new callers from joining an item. The caller must remove the item from waiting. n.mu must be held.
 func (n *Node) remove(i *Item) {
 	if n.open[i.Merge] == i {
 		delete(n.open, i.Merge)
@@ -246,8 +249,9 @@ func (n *Node) remove(i *Item) {
 	n.Waiting.Add(-int32(i.N))
 }
 
-// dispatch sends pipelines until nothing waits or its place is gone. If a hook of the client panics or ends the
-// goroutine, another one takes over.
+// dispatch sends pipelines until the queue is empty, or until one of its pipelines has stalled and is no longer
+// counted. begun is the start time of its first one. If a hook of the client panics or ends the goroutine, another
+// goroutine continues.
 func (n *Node) dispatch(begun time.Time) {
 	var items []*Item
 	defer func() {
@@ -266,8 +270,8 @@ func (n *Node) dispatch(begun time.Time) {
 		if len(items) == 0 {
 			return
 		}
-		// The others' deadlines are about the same. The wait for a connection ends a little sooner, so that the callers
-		// learn that there was none.
+		// The deadlines of all items are about the same. The wait for a connection ends a little earlier, so that the
+		// callers still learn that there was no connection.
 		connect := items[0].Deadline.Add(-time.Until(items[0].Deadline) / 20)
 		again := n.sender.send(items, connect, &n.sender.connects)
 		if !slices.Contains(again, items[0]) && items[0].Result.Err == nil {
@@ -281,7 +285,8 @@ func (n *Node) dispatch(begun time.Time) {
 	}
 }
 
-// end finishes the items of a pipeline that a hook ended. It gets the value with which the hook panicked, nil for none.
+// end finishes the items of a pipeline that was interrupted by a hook. panicked is the value with which the hook
+// panicked, nil for none.
 func (n *Node) end(items []*Item, panicked any) {
 	for _, i := range items {
 		for ; i != nil; i = i.next {
@@ -294,8 +299,9 @@ func (n *Node) end(items []*Item, panicked any) {
 	}
 }
 
-// gather lets goroutines that are ready to run join first, especially callers that were just answered and call again.
-// A single caller need not join, since it can send its next item itself.
+// gather lets goroutines that are ready to run join the queue before the next pipeline begins. These are mainly callers
+// that have just got a reply and call again; answered is their number. A single caller does not have to join, because
+// it can send its next item itself.
 func (n *Node) gather(answered int) {
 	for tries, enough := 0, answered == 1; tries < 4 && !enough; tries++ {
 		runtime.Gosched()
@@ -303,8 +309,9 @@ func (n *Node) gather(answered int) {
 	}
 }
 
-// next hands the place of a finished pipeline to the next one. It returns the items to send, the items to drop, and how
-// many callers wait for the former: none if nothing waits, or if the place was given up.
+// next ends a pipeline and begins the next one. It returns the items to send, the stale items to drop, and the number
+// of callers that wait for the items to send. There are no items to send if the queue is empty, or if the finished
+// pipeline had stalled.
 func (n *Node) next(begun time.Time) (next time.Time, items, stale []*Item, callers int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -313,7 +320,7 @@ func (n *Node) next(begun time.Time) (next time.Time, items, stale []*Item, call
 		return begun, nil, nil, 0
 	}
 	now := time.Now()
-	var rest []*Item // a copy, so memory from a rush is freed
+	var rest []*Item // a copy, so that the memory of a long queue is freed
 	for k, i := range n.waiting {
 		if len(items) == n.together {
 			rest = append(rest, n.waiting[k:]...)

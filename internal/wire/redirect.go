@@ -11,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// This file follows the redirections of a Cluster for items that replicas must confirm. WAIT covers only the writes on
-// its own connection, and go-redis's pipelines to one node do not follow redirections.
+// This file follows the redirections of a Cluster for items that replicas must confirm. go-redis cannot do it: WAIT
+// must be in the same pipeline as the item, and pipelines to a single node do not follow redirections.
 
-// onMaster sends i, without the items behind it, to the master of its key. Replicas must confirm it.
+// onMaster sends i, without the items after it, to the master that has its key, and has replicas confirm it.
 func (s *sender) onMaster(ctx context.Context, i *Item) (unconfirmed error) {
 	if s.cluster == nil {
 		i.command.SetErr(errors.New("a client of this kind cannot have replicas confirm a write"))
@@ -54,10 +54,10 @@ func (s *sender) onMaster(ctx context.Context, i *Item) (unconfirmed error) {
 	}
 }
 
-// unlistedOptions returns options for a client of an address: server's options, except those that only a listed node
-// has. The Cluster client may not list the master that a redirection names: a master has no slots until the first one
-// has moved to it entirely. go-redis provides no client for such an address, so each redirected command makes one, and
-// leaves no connection behind.
+// unlistedOptions returns options for a client of an address. They are the options of server, except for those that
+// only a node known to the Cluster client has. The Cluster client may not know the master to which a redirection
+// points, because a master has no slots until its first slot has been moved completely. go-redis provides no client for
+// such an address, so each redirected command creates one and closes it.
 func unlistedOptions(server *redis.Client, addr string) *redis.Options {
 	opt := *server.Options()
 	opt.Addr, opt.NodeAddress = addr, ""

@@ -12,46 +12,45 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// This file sends items to one server with go-redis, and takes in the results.
+// This file sends items to one server with go-redis, and stores the results.
 
 const (
-	// longestRead is the longest time to wait for an answer, also if the client's own read timeout is longer or
-	// unlimited. Otherwise commands to a server that hangs would keep the client's connections, and nothing would be left
-	// for a new one.
+	// longestRead is the longest time to wait for a reply, even if the client's read timeout is longer or unlimited.
+	// Otherwise commands to a server that hangs would occupy all connections, and no new one could be made.
 	longestRead = 10 * time.Second
-	// shortRead is the longest read timeout of a client for which a caller may send its own items.
+	// shortRead is the longest read timeout of a client with which a caller may send its item in its own goroutine.
 	shortRead = longestRead / 2
 )
 
-// Replicas says how many replicas must confirm a write. WAIT covers only earlier writes on the same connection, so it
-// leaves in the same pipeline.
+// Replicas determines how many replicas must confirm a write. WAIT covers only earlier writes on the same connection,
+// so it is sent in the same pipeline.
 type Replicas struct {
 	N       int           // 0 for none
 	Timeout time.Duration // whole milliseconds
 }
 
-// settings is what the servers of a client share.
+// settings has what the servers of a client share.
 type settings struct {
 	client   redis.UniversalClient
 	cluster  *redis.ClusterClient // the client, nil unless it is a Cluster's
 	replicas Replicas
-	retries  int           // attempts after the first one, as the client is configured
-	read     time.Duration // see Configured
-	limits   limits        // of callers who wait
-	connects limits        // of pipelines that wait for a connection
-	alone    limits        // likewise, of callers who send their own item
-	answered atomic.Int64  // time of the last answer, in Unix nanoseconds; 0 before the first
+	retries  int           // number of attempts after the first one, as configured in the client
+	read     time.Duration // read timeout, as returned by Configured
+	limits   limits        // contexts of waiting callers
+	connects limits        // contexts of pipelines that wait for a connection
+	alone    limits        // contexts of callers that send their own item and wait for a connection
+	answered atomic.Int64  // time of the latest reply, in Unix nanoseconds; 0 before the first reply
 }
 
 // A sender sends items to one server.
 type sender struct {
 	*settings
 	server *redis.Client // nil if only go-redis can find it
-	timed  *redis.Client // copy of server that limits the time to wait for an answer; nil if server does
+	timed  *redis.Client // copy of server with a limited read timeout; nil if server has one itself
 }
 
-// Configured returns a client's number of retries, and its read timeout: 0 if that is unknown, unlimited or too long to
-// wait for.
+// Configured returns a client's number of retries and its read timeout. The timeout is 0 if it is unknown, unlimited or
+// longer than shortRead.
 func Configured(client redis.UniversalClient) (retries int, read time.Duration) {
 	retries = 3
 	switch client := client.(type) {
@@ -66,8 +65,8 @@ func Configured(client redis.UniversalClient) (retries int, read time.Duration) 
 	return retries, read
 }
 
-// transmit sends items and waits for their answers, which their commands hold. The error says why replicas did not
-// confirm them.
+// transmit sends items and waits for the replies, which it stores in the items' commands. The error is the reason why
+// replicas did not confirm the items.
 func (s *sender) transmit(ctx context.Context, items []*Item) (unconfirmed error) {
 	first := items[0]
 	confirm := first.Confirm && s.replicas.N > 0
@@ -89,9 +88,10 @@ func (s *sender) transmit(ctx context.Context, items []*Item) (unconfirmed error
 	return nil
 }
 
-// limitReads makes s wait for an answer for at most longestRead, if the client's own read timeout is longer or
-// unlimited. go-redis has copies of a client with another timeout, which share its connections but lack its hooks. So
-// the commands go through the client and its hooks, and the last hook passes them on to the copy.
+// limitReads limits the time for which s waits for a reply to longestRead, if the client's read timeout is longer or
+// unlimited. go-redis can make a copy of a client with another timeout. The copy shares the client's connections, but
+// not its hooks. Commands are therefore sent through the client and its hooks, and the last hook passes them on to the
+// copy.
 func (s *sender) limitReads() {
 	if s.server == nil || s.read > 0 {
 		return
@@ -100,7 +100,7 @@ func (s *sender) limitReads() {
 	s.server.AddHook(passOn{})
 }
 
-// passOn is a hook of a client that passes commands with a timed copy of the client on to that copy.
+// passOn is the hook of a client that passes a command on to a copy of the client, if the command names one.
 type passOn struct{}
 
 // DialHook implements [redis.Hook].
@@ -132,8 +132,8 @@ func (passOn) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	}
 }
 
-// exec sends items in a pipeline, followed by WAIT if replicas must confirm them. The items must write: after a script
-// that wrote nothing, WAIT confirms nothing or, from Redis 7.2 on, returns at once.
+// exec sends items in a pipeline, followed by WAIT if replicas must confirm them. WAIT proves something only about
+// items that write. After a script that wrote nothing, it confirms nothing or, since Redis 7.2, returns at once.
 func (s *sender) exec(ctx context.Context, pipe redis.Pipeliner, confirm bool, items []*Item) (unconfirmed error) {
 	for _, i := range items {
 		for ; i != nil; i = i.next {
@@ -149,7 +149,7 @@ func (s *sender) exec(ctx context.Context, pipe redis.Pipeliner, confirm bool, i
 	for _, i := range items {
 		for ; i != nil; i = i.next {
 			if i.command.Val() == nil && i.command.Err() == nil {
-				i.command.SetErr(failure) // a hook did not set it
+				i.command.SetErr(failure) // a hook returned the error without setting it in the commands
 			}
 		}
 	}
@@ -163,13 +163,14 @@ func (s *sender) exec(ctx context.Context, pipe redis.Pipeliner, confirm bool, i
 	return Foreign(err)
 }
 
-// recently is how long a connection that was used is assumed to be alive.
+// recently is the time for which a server that has replied is assumed to be alive.
 const recently = 100 * time.Millisecond
 
-// isBounded reports whether a caller may send an item in its own goroutine, although its context cannot end: a server
-// has just answered, there is an idle connection, and the client's read timeout ends the attempt before the deadline.
-// (If another caller takes that connection and the server turns slow at that very moment, the call also waits for the
-// replies to a new connection, each of which may take the whole read timeout.)
+// isBounded reports whether a caller whose context cannot end may send an item in its own goroutine. That is the case
+// if a server has just replied, if there is an idle connection, and if the client's read timeout ends the attempt
+// before the deadline. (There is one exception: if another caller takes the idle connection and the server becomes slow
+// at the same moment, the call also waits for the replies that set up a new connection. Each may take as long as the
+// read timeout.)
 func (s *sender) isBounded(i *Item, now time.Time) bool {
 	if s.server == nil || s.read == 0 || i.Deadline.Sub(now) <= s.read ||
 		now.UnixNano()-s.answered.Load() >= int64(recently) {
@@ -182,9 +183,9 @@ func (s *sender) isBounded(i *Item, now time.Time) bool {
 	return stats.IdleConns > 0
 }
 
-// send makes one attempt at items, in one pipeline: all of them need confirmation, or none. connect is the time by
-// which there must be a connection, and l makes its context. Items that are answered, or that must not be repeated, are
-// finished. The others are returned.
+// send makes one attempt to run items, in one pipeline. Either all of them need confirmation or none does. A connection
+// must be available by the time connect, and l creates the context for that. Items that get a reply or must not be sent
+// again are finished. The other items are returned.
 func (s *sender) send(items []*Item, connect time.Time, l *limits) (again []*Item) {
 	ctx := l.until(connect)
 	if items[0].ctx != context.Background() {
@@ -202,7 +203,7 @@ func (s *sender) send(items []*Item, connect time.Time, l *limits) (again []*Ite
 	r.Unconfirmed = s.transmit(ctx, items)
 	r.Received = time.Now()
 	for _, i := range items {
-		var head, last *Item // of the items to send again
+		var head, last *Item // first and last of the items to send again
 		for next := i; next != nil; {
 			i, next = next, next.next
 			if i.next = nil; !s.settle(ctx, i, r) {
@@ -220,8 +221,8 @@ func (s *sender) send(items []*Item, connect time.Time, l *limits) (again []*Ite
 	return again
 }
 
-// settle digests the outcome of an attempt at i. r has what the pipeline's items share. settle finishes i, or returns
-// true if i must be sent again.
+// settle handles the outcome of an attempt to run i. r has the fields that are the same for all items of the pipeline.
+// settle finishes i, or returns true if i must be sent again.
 func (s *sender) settle(within context.Context, i *Item, r Result) (again bool) {
 	r.Earlier = i.earlier
 	err := i.command.Err()
@@ -233,7 +234,7 @@ func (s *sender) settle(within context.Context, i *Item, r Result) (again bool) 
 	}
 	r.Unconfirmed = nil
 	if end := within.Err(); end != nil && errors.Is(err, end) && !errors.As(err, new(*net.OpError)) {
-		err = errNoConnection // go-redis returns a context's error only until it has a connection
+		err = errNoConnection // go-redis returns the error of a context only if it did not get a connection
 	}
 	if !Unsent(err) {
 		i.earlier = err
@@ -248,7 +249,7 @@ func (s *sender) settle(within context.Context, i *Item, r Result) (again bool) 
 	return false
 }
 
-// mayRepeat reports whether an item may be sent again after a failure, which it notes, and prepares it for that.
+// mayRepeat stores the failure of an attempt. It reports whether the item may be sent again, and prepares it for that.
 func (s *sender) mayRepeat(i *Item, err error) bool {
 	now := time.Now()
 	isStale := i.isStale(now)
