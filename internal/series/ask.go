@@ -8,61 +8,63 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// Take is the sequence's first step: it takes numbers from a counter that exists. With n = 0, it checks the state of
-// the period.
+// Take is the first step of the sequence. It takes numbers from a counter that exists. If the call is for no numbers,
+// Take only checks that the period is open.
 func (c *Call) Take(ctx context.Context) Outcome {
 	if span := c.series.spans.latest.Load(); c.n == 1 && c.once == "" && span != nil && c.node.Waiting.Load() > 0 {
-		// A caller that waits already has just looked at the clock.
+		// The span of a waiting request is recent, because its caller has just looked at the clock.
 		merge := wire.Merge{Name: c.counts, At: span.From}
-		item, place, err := c.series.wire.Join(ctx, c.node, merge, c.deadline)
+		item, position, err := c.series.wire.Join(ctx, c.node, merge, c.deadline)
 		if err != nil {
 			return Outcome{Err: c.after(err)}
 		}
 		if item != nil {
 			if r := item.Command.(*request); r.reply.Status != clocked && r.reply.Status != Future {
-				c.observe(r, place)
-				return c.outcome(r, place, r.err)
+				c.observe(r, position)
+				return c.outcome(r, position, r.err)
 			}
 		}
 	}
-	r, place, err := c.ask(ctx, &request{n: c.n})
-	return c.outcome(r, place, err)
+	r, position, err := c.ask(ctx, &request{n: c.n})
+	return c.outcome(r, position, err)
 }
 
-// ask sends a request for the span that the server's clock is in, until the reply comes from inside that span. It
-// returns the request whose reply counts, which other callers may share, and the caller's place in it. If the server's
-// clock was set back to before the period entered, ask waits for it, up to catchUp.
+// ask sends a request for the span that the server's clock is in. If the reply shows that the clock is in another span,
+// ask tries again with that span, up to clockTries times. If the server's clock was set back to before the entered
+// period, ask waits for it, for up to catchUp. It returns the request that has the reply, which other callers may
+// share, and the caller's position in it.
 func (c *asker) ask(ctx context.Context, r *request) (*request, int, error) {
 	span := c.Current()
 	for tries := 0; ; r = r.again() {
-		got, place, err := c.send(ctx, r, span)
+		got, position, err := c.send(ctx, r, span)
 		if err != nil {
-			return got, place, err
+			return got, position, err
 		}
 		switch got.reply.Status {
 		case clocked:
 			if tries++; tries > clockTries {
-				return got, place, &Refusal{Reply: Reply{Status: Unsteady, Now: got.reply.Now}, Type: c.typ, Span: span}
+				return got, position, &Refusal{Reply: Reply{Status: Unsteady, Now: got.reply.Now}, Type: c.typ, Span: span}
 			}
 			if span, err = c.spanAfter(&got.reply); err != nil {
-				return got, place, err
+				return got, position, err
 			}
 		case Future:
 			if again, err := c.awaitClock(ctx, got); !again {
-				return got, place, err
+				return got, position, err
 			}
 			span, tries = c.Current(), 0
 		default:
-			return got, place, nil
+			return got, position, nil
 		}
 	}
 }
 
-// spanAfter returns the span for the next request, after a reply that the server's clock is elsewhere.
+// spanAfter returns the span for the next request, after a reply showed that the server's clock is not in the span of
+// the request.
 func (c *asker) spanAfter(r *Reply) (*Target, error) {
 	at := r.Now
 	if c.series.Seconds {
-		at = at.Add(r.Received.Sub(r.Sent)) // when the next request arrives
+		at = at.Add(r.Received.Sub(r.Sent)) // about the time at which the next request arrives
 	}
 	span := c.series.spans.at(at)
 	if span.Over && !c.reads {
@@ -77,22 +79,22 @@ func (c *asker) spanAfter(r *Reply) (*Target, error) {
 	return span, nil
 }
 
-// send sends a request for a span, or joins one that waits. It returns the request whose reply counts, and the caller's
-// place in it.
+// send sends a request for a span, or joins a waiting request. It returns the request that has the reply, and the
+// caller's position in it.
 func (c *asker) send(ctx context.Context, r *request, span *Target) (*request, int, error) {
 	c.aim(r, span)
-	item, place, err := c.series.wire.Do(ctx, c.node, &r.Item)
+	item, position, err := c.series.wire.Do(ctx, c.node, &r.Item)
 	if err != nil {
 		return r, 0, c.after(err)
 	}
 	got := item.Command.(*request)
 	if got.reply.Status != Issued || got.reply.From < 0 {
-		c.observe(got, place)
+		c.observe(got, position)
 	}
-	return got, place, got.err
+	return got, position, got.err
 }
 
-// aim makes a request one for a span.
+// aim sets the fields of a request for a span.
 func (c *asker) aim(r *request, span *Target) {
 	r.server, r.typ, r.counts, r.once, r.span = c.server, c.typ, c.counts, c.once, span
 	r.Command, r.Deadline, r.Confirm, r.Script, r.Note = r, c.deadline, !r.reads, SerialScript, c.note
@@ -109,7 +111,7 @@ func (c *asker) aim(r *request, span *Target) {
 	}
 }
 
-// stored returns where and how the number of a repeatable request is stored.
+// stored returns the key and the contents of the answer to a repeatable request.
 func (c *asker) stored(span *Target) *once {
 	s, printed := c.series, span.printed
 	if c.counts != c.typ {
@@ -118,19 +120,20 @@ func (c *asker) stored(span *Target) *once {
 	return &once{s.RequestKey(c.typ, c.once), printed, s.Config.Key, s.OnceFor.Milliseconds()}
 }
 
-// again returns a request like r, which has been sent.
+// again returns a copy of r that has not been sent.
 func (r *request) again() *request {
 	a := &request{n: r.n, reads: r.reads, options: r.options, keys: r.keys}
 	if r.Merge != (wire.Merge{}) {
-		a.n = 1 // of its callers, this one asks again
+		a.n = 1 // only one of the callers that shared r sends the copy
 	}
 	return a
 }
 
-// observe notes for hooks what the reply shows. Only one of the callers who share a reply notes a new offset.
-func (c *asker) observe(r *request, place int) {
+// observe stores the events that the reply shows, for hooks. Only the first of the callers that share a reply stores a
+// new offset of the clock.
+func (c *asker) observe(r *request, position int) {
 	p, e := &r.reply, &c.Events
-	if p.Status == clocked && place == 0 && p.offset != p.before {
+	if p.Status == clocked && position == 0 && p.offset != p.before {
 		e.Offset, e.Before = p.offset, p.before
 	}
 	lost := p.Status == Lost || p.Lost || p.Opened && p.From < 0
@@ -139,11 +142,11 @@ func (c *asker) observe(r *request, place int) {
 	}
 }
 
-// awaitClock waits for a server's clock that was set back to before the period entered. It returns false if that would
-// take too long.
+// awaitClock waits until a server's clock that was set back reaches the entered period again. It returns false if that
+// would take too long.
 func (c *asker) awaitClock(ctx context.Context, r *request) (again bool, _ error) {
 	begins := time.Unix(parseAnswer(r.reply.Detail).Period.Start, 0)
-	pause := max(begins.Sub(r.reply.Now), c.slept/8) // keeps the retries few even if the clock does not move
+	pause := max(begins.Sub(r.reply.Now), c.slept/8) // limits the number of attempts even if the clock stands still
 	deadline, ok := ctx.Deadline()
 	if c.slept+pause > catchUp || time.Until(c.deadline) < pause || ok && time.Until(deadline) < pause {
 		return false, nil
@@ -152,19 +155,19 @@ func (c *asker) awaitClock(ctx context.Context, r *request) (again bool, _ error
 	return true, wire.Sleep(ctx, pause)
 }
 
-// refuse returns a Refusal with a request's reply.
+// refuse returns a Refusal with the reply to a request.
 func (c *asker) refuse(r *request) error {
 	return &Refusal{Reply: r.reply, Type: c.typ, Span: r.span, HighWater: r.highWater}
 }
 
-// outcome returns the outcome of a request for numbers, for the caller in that place.
-func (c *asker) outcome(r *request, place int, err error) Outcome {
+// outcome returns the outcome of a request for the caller at a position.
+func (c *asker) outcome(r *request, position int, err error) Outcome {
 	if err != nil {
 		return Outcome{Err: err}
 	}
 	switch p := &r.reply; {
 	case p.Status == Issued:
-		if _, last, ok := r.share(place); ok || r.n == 0 {
+		if _, last, ok := r.share(position); ok || r.n == 0 {
 			if r.n == 0 {
 				last = p.Last
 			}
@@ -174,7 +177,7 @@ func (c *asker) outcome(r *request, place int, err error) Outcome {
 	case p.Status == Repeated:
 		a := parseAnswer(p.Detail)
 		if stored := a.Period; stored.Label == r.span.Label && stored.Start == r.span.Start && stored.End == r.span.End {
-			c.series.memory.remember(c.counts, r.span, a.Seq, &c.server.clock) // the first reply may have been lost
+			c.series.memory.remember(c.counts, r.span, a.Seq, &c.server.clock) // this process may have missed the first reply
 		}
 		return Outcome{Numbers: Numbers{r.span, a.Seq, a, p.Earlier == nil}}
 	case p.Status == missing, p.Status == Lost && c.series.Floor != nil:
@@ -185,7 +188,8 @@ func (c *asker) outcome(r *request, place int, err error) Outcome {
 	return Outcome{Err: c.refuse(r)}
 }
 
-// checkSkew returns an error if the server's clock is too far from this host's to open a period.
+// checkSkew returns an error if a period must not be opened because the server's clock differs from this host's by more
+// than MaxSkew.
 func (c *asker) checkSkew(r *request) error {
 	skew, p := c.series.MaxSkew, &r.reply
 	if skew < 0 || !p.Now.Before(p.Sent.Add(-skew)) && !p.Now.After(p.Received.Add(skew)) {

@@ -6,7 +6,7 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// A Gap is a range of sequences of a type and period that were not returned, or perhaps not, and the cause.
+// A Gap is a range of sequences of a type and period that were not, or perhaps not, returned to a caller.
 type Gap struct {
 	Type        string // "" if callers of several types may have shared the request
 	Span        *Target
@@ -18,32 +18,32 @@ type Gap struct {
 type Cause int
 
 const (
-	CallerLeft    Cause = iota // the call ended before its reply came
+	CallerLeft    Cause = iota // the call was canceled before its reply arrived
 	NotReplicated              // replicas did not confirm the numbers
-	BlockBurned                // the ledger's block can no longer be installed
+	BlockBurned                // the block of the ledger cannot be used any more
 
-	// These are possible causes: callers may have some of the numbers.
-	AnswerLost   // the script may not have run
-	Raised       // an operator raised the counter over them
-	BlockSkipped // the ledger's block did not follow on from the counter
+	// The other causes are only possible ones: some of the numbers may have been issued.
+	AnswerLost   // a request got no reply, and its script may have run
+	Raised       // an operator raised the counter above them
+	BlockSkipped // the block of the ledger began above the counter
 )
 
-// gaps reports gaps. Its functions are nil if there is no hook for them.
+// gaps reports gaps. Its functions are nil if there is no hook.
 type gaps struct {
 	report  func(Gap)
-	pending func(int) // adds to the count of reports that may still come
-	limit   int64     // the largest sequence
-	probe   *Target
+	pending func(int) // adds to the number of reports that may still follow
+	limit   int64     // largest sequence
+	probe   *Target   // span of requests that only get the server's time
 }
 
-// addPending adds n to the count of reports that may still come.
+// addPending adds n to the number of reports that may still follow.
 func (g *gaps) addPending(n int) {
 	if g.pending != nil {
 		g.pending(n)
 	}
 }
 
-// skip reports the sequences after+1 to last, unless there are none. It returns the larger of after and last.
+// skip reports the sequences from after+1 to last, if there are any. It returns the larger of after and last.
 func (g *gaps) skip(typ string, s *Target, cause Cause, after, last int64) int64 {
 	if g.report != nil && after < last {
 		// typ may share memory with a large string.
@@ -52,25 +52,26 @@ func (g *gaps) skip(typ string, s *Target, cause Cause, after, last int64) int64
 	return max(after, last)
 }
 
-// lost reports an attempt without an answer: it may have taken any numbers above the previous high-water mark. The number
-// of a repeatable request is stored, and the clock probe takes none.
+// lost reports the sequences that an attempt without a reply may have taken, which are any above the high-water mark.
+// There is no report for a repeatable request, whose number is stored, or for a request that only gets the server's
+// time.
 func (g *gaps) lost(r *request) {
 	if r.n > 0 && r.once == "" && r.span != g.probe {
 		g.skip(r.typ, r.span, AnswerLost, r.highWater, g.limit)
 	}
 }
 
-// lifts is what a grant was made of, for the report of what it skipped.
+// lifts has the contents of a grant, for the report of the sequences that it skipped.
 type lifts struct {
-	floor  int64 // floor's answer, 0 if it was not queried: numbers up to it were used
+	floor  int64 // answer of the floor, 0 if it was not queried; sequences up to it count as used
 	seq    int64 // operator's sequence, 0 for none
-	after  int64 // sequence before the block
+	after  int64 // first sequence of the block, minus 1
 	upto   int64 // last sequence of the block, 0 without a ledger
-	follow bool  // the block follows the one before it
-	mixed  bool  // callers without a ledger may issue numbers of the block
+	follow bool  // the block directly follows the previous one
+	mixed  bool  // processes without a ledger may issue numbers of the block
 }
 
-// ended reports what a finished request skipped or burned.
+// ended reports the sequences that a finished request skipped, and its block if that cannot be used any more.
 func (g *gaps) ended(r *request) {
 	n := int64(r.reply.Count)
 	if r.reply.Unconfirmed != nil && r.reply.Status == Issued && r.once == "" {
@@ -92,18 +93,18 @@ func (g *gaps) ended(r *request) {
 	}
 }
 
-// burn reports the block of a request, if it has one and it is known that no caller has its numbers.
+// burn reports the block of a request as a gap, if it has one and no caller can have its numbers.
 func (g *gaps) burn(r *request) {
 	if l := &r.lifts; !l.mixed {
 		g.skip(r.typ, r.span, BlockBurned, l.after, l.upto)
 	}
 }
 
-// isRefused reports whether the reply says that the block was not installed, and that no caller with other settings can
-// have its numbers.
+// isRefused reports whether the reply shows that the block was not installed and that no process with other settings
+// can issue its numbers.
 func (r *request) isRefused() bool {
 	switch p := &r.reply; p.Status {
-	case Issued, Conflict, Calendar, OtherPrint, Lost, clocked: // after clocked, the block is sent again
+	case Issued, Conflict, Calendar, OtherPrint, Lost, clocked: // after clocked, install sends the block again
 		return false
 	case Exhausted:
 		return p.Upto == 0

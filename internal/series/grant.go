@@ -9,14 +9,16 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// Lock is the sequence's second step: one attempt at the lock. The next step is Wait if another process holds the lock,
-// and Again if another caller of this process has opened the period meanwhile. If lock servers fail, they may recover a
-// moment later, and the counter may exist by then. So the next step is Wait, while there is time for another attempt.
+// Lock is the second step of the sequence. It makes one attempt to get the lock. The next step is Wait if another
+// process holds the lock, and Again if another caller of this process has opened the period in the meantime. If lock
+// servers fail, the next step is Wait, too: they may recover, and the counter may exist by then. Wait fails when there
+// is no time left for another attempt.
 //
-// If a floor or a ledger has to be asked, a second look leaves with the lock's command. If it gets numbers, the call is
-// over, and needs no lock.
+// If there is a floor or a ledger, the counter is checked again by a request that is sent with the lock's command. If
+// this request gets numbers, the call is finished and needs no lock.
 //
-// A period of a second is too short for a lock. Opening is safe without one, and there is no floor to ask.
+// If periods last a second, Lock returns Locked without a lock. A second is too short for one, and opening is safe
+// without it.
 func (c *Call) Lock(ctx context.Context, locks Locks, out Outcome) Outcome {
 	span := out.found.span
 	if c.series.Calendar.Unit == calendar.Second {
@@ -47,23 +49,23 @@ func (c *Call) Lock(ctx context.Context, locks Locks, out Outcome) Outcome {
 	return next
 }
 
-// afterLock returns the outcome of an attempt at the lock that ended with err.
+// afterLock returns the outcome of an attempt to get the lock that ended with err.
 func afterLock(err error) Outcome {
 	switch {
 	case err == nil:
 		return Outcome{Step: Locked}
-	case errors.Is(err, ErrTaken), wire.Transient(err): // Wait ends with the call's time
+	case errors.Is(err, ErrTaken), wire.Transient(err):
 		return Outcome{Step: Wait}
 	}
 	return Outcome{Err: err}
 }
 
-// looksTwice reports whether the counter must be looked at again under the lock before anything else happens: a floor
-// or a ledger must not be asked unnecessarily.
+// looksTwice reports whether the counter must be checked again under the lock, so that a floor or a ledger is not
+// queried unnecessarily.
 func (c *asker) looksTwice() bool { return c.series.Floor != nil || c.series.Reserve != nil }
 
-// looked returns the outcome of a look that left with the lock's command. Unless the next step is Missing, the lock is
-// of no use.
+// looked returns the outcome of a check that was sent with the lock's command. Unless the next step is Missing, looked
+// releases the lock, because it is not needed.
 func (c *Call) looked(ctx context.Context, look *request, lock Lock) Outcome {
 	var out Outcome
 	if err := look.Wait(ctx); err != nil {
@@ -78,8 +80,8 @@ func (c *Call) looked(ctx context.Context, look *request, lock Lock) Outcome {
 	return out
 }
 
-// Open is the sequence's third step: it opens the period, or has a block reserved. The next step is Wait if the state of
-// the period must be checked again, because it changed or the lock expired.
+// Open is the third step of the sequence. It opens the period, or has a block reserved. The next step is Wait if the
+// period must be checked again, because its state has changed or the lock has expired.
 //
 // If ctx ends, Open returns, but the opening continues in the background until shortly before the lock expires.
 // Otherwise the lock would stay held, and other callers would have to wait. Only a pending query to the floor is
@@ -89,8 +91,8 @@ func (c *Call) Open(ctx context.Context, out Outcome) Outcome {
 	return c.await(ctx, o)
 }
 
-// detach returns a copy of the call that continues without its caller, as long as the lock of out lives. The copy ends
-// the flight of the call.
+// detach returns a copy of the call for an opening that may continue without its caller, until shortly before the lock
+// of out expires. The call's flight becomes the copy's.
 func (c *Call) detach(out Outcome) *Call {
 	d := *c
 	d.deadline, d.endless = time.Now().Add(LockExpiry-margin), true
@@ -101,7 +103,7 @@ func (c *Call) detach(out Outcome) *Call {
 	return &d
 }
 
-// await runs an opening, which continues without the call if ctx ends, or when the call's time is over.
+// await runs an opening. If ctx ends or the deadline passes, await returns and the opening continues.
 func (c *Call) await(ctx context.Context, o *opening) Outcome {
 	within, cancel := context.WithDeadline(ctx, c.deadline)
 	defer cancel()
@@ -120,14 +122,14 @@ func (c *Call) await(ctx context.Context, o *opening) Outcome {
 		}
 		return Outcome{Err: c.gaveUp(err)}
 	}
-	if err != nil { // a hook of the client ended the goroutine
+	if err != nil { // a hook of the client ended the opening's goroutine
 		return Outcome{Err: c.gaveUp(err)}
 	}
 	c.Events = o.Events
 	return out
 }
 
-// run opens the period under the lock. ctx has the caller's values, and never ends.
+// run opens the period under the lock. ctx has the caller's values and never ends.
 func (o *opening) run(ctx context.Context) (out Outcome) {
 	released := false
 	defer func() {
@@ -143,7 +145,7 @@ func (o *opening) run(ctx context.Context) (out Outcome) {
 			return out
 		}
 		if o.found = out.found; o.found.span.Start != asked.Start {
-			return Outcome{Step: Wait} // the lock is for another period
+			return Outcome{Step: Wait} // the lock is that of an earlier period
 		}
 	}
 	if o.found.reply.Closed || o.found.reply.Lost {
@@ -169,23 +171,23 @@ func (o *opening) opened(r *request, err error) Outcome {
 		o.Events.Opened, o.Events.Wait = r.span, time.Since(o.began)
 	}
 	if err == nil && r.reply.Status == missing {
-		return Outcome{Step: Wait} // the state has changed
+		return Outcome{Step: Wait} // the state of the period has changed
 	}
 	return o.outcome(r, 0, err)
 }
 
-// install sends a grant: it has a block reserved first, with a ledger. The grant is for the period that was found. If the
-// clock has left the span, but not the period, the same grant is sent again for the new span.
+// install sends a grant for the period that was found. With a ledger, it first has a block reserved. If the clock has
+// moved to another span of the same period, install sends the same grant again for that span.
 func (o *opening) install(ctx context.Context) (*request, error) {
 	found, l := &o.found.reply.Found, lifts{floor: o.floor, seq: o.seq}
 	checked := o.found.reply.Now
 	lease := LockExpiry
-	if o.lock != nil { // it ends before the lock, which lives for at least LockExpiry from when it was requested
+	if o.lock != nil { // the grant expires before the lock, which is held for at least LockExpiry from since on
 		lease -= max(0, o.found.reply.Received.Sub(o.since))
 	}
 	g := &grant{Checked: checked.UnixMilli(), Lease: lease.Milliseconds(), Base: o.series.Base}
 	if 0 < o.floor && o.floor <= g.Base {
-		g.Base = 0 // the period had another start
+		g.Base = 0 // the period had a lower start
 	}
 	if o.series.Floor != nil && (found.Closed || found.Lost) || o.purpose != "" {
 		floor := max(o.floor, o.seq)
@@ -198,13 +200,13 @@ func (o *opening) install(ctx context.Context) (*request, error) {
 	}
 	span := o.found.span
 	if now := o.Current(); now.Label == span.Label {
-		span = now // the date may be printed differently by now
+		span = now // the printed date may have changed
 	}
 	for tries := 0; ; tries++ {
 		r := &request{n: o.n, options: &options{All: true, Grant: g, Purpose: o.purpose, Seq: o.seq}, lifts: l}
 		if g.Block != nil {
 			r.Repeat = wire.IfProven
-		} else if o.purpose == "" { // otherwise it is an operator's sequence, and may be raised twice
+		} else if o.purpose == "" { // raising to an operator's sequence twice has no further effect
 			r.Repeat = wire.IfUnsent
 		}
 		if o.lock != nil && o.lock.Content() != "" {

@@ -8,8 +8,9 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// Prepare opens the period after the current one, which must be open. The next step is Again if the current period
-// changed meanwhile and must be opened again. A later period than that of the last day is not opened.
+// Prepare opens the period after the current one, which must be open. The next step is Again if the current period has
+// changed in the meantime, because the new one must be opened first. Prepare does not open a period after the last day
+// on which numbers are issued.
 func (c *Call) Prepare(ctx context.Context, locks Locks) (out Outcome) {
 	c.n = 0
 	if c.series.Calendar.Unit == calendar.Never {
@@ -17,11 +18,11 @@ func (c *Call) Prepare(ctx context.Context, locks Locks) (out Outcome) {
 	}
 	compared := c.series.MaxSkew < 0
 	var floor *int64
-	var held *opening // has the lock of the next period
+	var held *opening // opening that has the lock of the next period
 	begun := c.Current().Start
 	for {
 		current := c.Current()
-		if current == c.series.spans.probe || current.Start != begun { // time passed, or the server's clock was set
+		if current == c.series.spans.probe || current.Start != begun { // the period has ended, or the clock was set
 			return c.Wait(ctx)
 		}
 		r, upcoming := c.newPrepare(current, floor, compared)
@@ -48,7 +49,7 @@ func (c *Call) Prepare(ctx context.Context, locks Locks) (out Outcome) {
 			if c.series.Floor == nil || floor != nil {
 				continue
 			}
-			if held == nil { // meanwhile, another process may open the period
+			if held == nil { // then check again, because another process may have opened the period
 				if held, out = c.lockNext(ctx, locks, upcoming); held == nil {
 					return out
 				}
@@ -71,8 +72,8 @@ func (c *Call) Prepare(ctx context.Context, locks Locks) (out Outcome) {
 	}
 }
 
-// newPrepare returns the request that opens the period after the current one, and that period. A start counts only if
-// the floor, nil if it was not queried, knows of no number.
+// newPrepare returns the request that opens the period after the current one, and that period. floor is the answer of
+// the floor, nil if it was not queried. The start applies only if the floor has found no number.
 func (c *asker) newPrepare(current *Target, floor *int64, compared bool) (*request, *Target) {
 	s := c.series
 	upcoming := s.spans.make(time.Unix(current.End, 0))
@@ -89,8 +90,9 @@ func (c *asker) newPrepare(current *Target, floor *int64, compared bool) (*reque
 	return r, upcoming
 }
 
-// lockNext makes one attempt at the lock of a period that has not begun, so that one process queries its floor. The floor's
-// answer may be used late: nothing has been issued in the period, and its counter is only raised.
+// lockNext makes one attempt to get the lock of a period that has not begun, so that only one process queries its
+// floor. The answer of the floor stays valid after the lock has expired, because nothing has been issued in the period
+// and its counter is never lowered.
 func (c *Call) lockNext(ctx context.Context, locks Locks, upcoming *Target) (*opening, Outcome) {
 	since := time.Now()
 	if c.note == nil {

@@ -7,18 +7,18 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// ErrReserved marks every refusal of a series that has a ledger, for a caller that has none.
+// ErrReserved is matched by every refusal that is due to the series having a ledger and the caller none.
 var ErrReserved = errors.New("reserved in a ledger")
 
-// These are the purposes of [Call.Raise].
+// These are the possible purposes of [Call.Raise].
 const (
 	ForRaise    = "raise"
 	ForTakeover = "takeover"
 )
 
-// Raise raises the counter of the current period to seq, for an operator. A takeover also gives the series to this
-// process; with keep, it refuses a series that has a ledger, if this process has none. If the caller leaves after the
-// state of the period is known, Raise continues in the background.
+// Raise raises the counter of the current period to seq, for an operator. A takeover also makes this process's settings
+// those of the series. If keep is true and this process has no ledger, Raise refuses a series that has one. If ctx ends
+// after the state of the period is known, Raise returns and the opening continues in the background.
 func (c *Call) Raise(ctx context.Context, purpose string, seq int64, keep bool) error {
 	c.n = 0
 	for {
@@ -31,12 +31,12 @@ func (c *Call) Raise(ctx context.Context, purpose string, seq int64, keep bool) 
 		switch f := &got.reply.Found; {
 		case got.reply.Status == Exhausted, out.Step == Missing && c.series.Reserve != nil && f.Above >= MaxSeq && !f.Lost &&
 			purpose == ForRaise:
-			return nil // the counter is already higher
-		case got.reply.Status == Lost: // seq says how far the counter had come
+			return nil // the counter is already above seq
+		case got.reply.Status == Lost: // seq replaces the lost position of the counter
 			out = Outcome{Step: Missing, found: got}
 		}
 		if out.Step == Missing {
-			if end := wire.EndOf(ctx); end != nil { // seq was not meant for a period that may have begun meanwhile
+			if end := wire.EndOf(ctx); end != nil { // another period may have begun, for which seq was not meant
 				return c.gaveUp(end)
 			}
 			o := &opening{Call: c.detach(out), caller: ctx, Outcome: out, purpose: purpose, seq: seq}

@@ -2,16 +2,16 @@ package series
 
 import "context"
 
-// A Reading has the first and the last sequence of periods, the current one first. The last one is 0 if none was issued,
-// and -1 if the counter does not exist or holds no sequence.
+// A Reading has the first and the last sequence of each requested period, beginning with the current one. A last
+// sequence is 0 if none was issued, and -1 if the counter does not exist or contains no sequence.
 type Reading struct {
 	Span  *Target // current span
-	First []int64 // first sequence of each period; 0 if Redis does not have it
+	First []int64 // first sequence of each period, 0 if Redis does not know it
 	Last  []int64
 }
 
-// History returns the last sequences of the current period and of each labelled one. It writes nothing. Without labels,
-// a lost counter is an error.
+// History returns the sequences of the current period and of the periods with the given labels. It writes nothing. If
+// there are no labels and the counter of the current period is lost, it returns an error.
 func (c *asker) History(ctx context.Context, labels ...string) (Reading, error) {
 	c.reads = true
 	r := &request{reads: true}
@@ -20,7 +20,7 @@ func (c *asker) History(ctx context.Context, labels ...string) (Reading, error) 
 	}
 	got, _, err := c.ask(ctx, r)
 	reading := Reading{Span: got.span}
-	if err != nil { // after the caller has left, the reply belongs to others
+	if err != nil { // if the caller has left, got may still change
 		return reading, err
 	}
 	if got.reply.Status != Issued {

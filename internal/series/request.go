@@ -6,28 +6,28 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// A request is one run of a script for a series, and its reply. Callers who take one number of a type at the same
-// moment share one.
+// A request is one run of a script for a series, and its reply. Callers that take one number of the same type at the
+// same time share a request.
 type request struct {
 	wire.Item
 	server  *server
 	typ     string // type for reports, "" if callers of several types may share the request
-	counts  string // type that it counts as
+	counts  string // type that it counts as; see keys.countedAs
 	span    *Target
-	n       int      // numbers, unless callers share the request
+	n       int      // number of sequences; before Arguments, only if callers cannot share the request
 	once    string   // ID of a repeatable request, "" for none
 	options *options // nil for the usual take
-	keys    []any    // further keys
-	stored  *once    // nil unless the number is stored, so that the request may be repeated
+	keys    []any    // additional keys
+	stored  *once    // how the number is stored, so that the request can be repeated; nil for none
 	reads   bool     // the request only reads
-	lifts   lifts    // what the grant was made of
+	lifts   lifts    // contents of the grant
 
 	highWater int64 // high-water mark that was sent
-	reply     Reply // set before Done
-	err       error // likewise: a failure, or replicas that did not confirm the numbers
+	reply     Reply // set by Done
+	err       error // set by Done: a failure, or the reason why replicas did not confirm the numbers
 }
 
-// options are the rare arguments of a request, which travel as JSON. The head of serial.lua describes them.
+// options are the rarely used arguments of a request, which are sent as JSON. The head of serial.lua describes them.
 type options struct {
 	All     bool   `json:"all,omitempty"`
 	Far     bool   `json:"far,omitempty"`
@@ -103,7 +103,7 @@ func (r *request) encode(far bool) any {
 		o.Far, o.Once = far, r.stored
 		text, err := json.Marshal(o)
 		if err != nil {
-			panic(err) // there is nothing in options that cannot be encoded
+			panic(err) // impossible: every field can be encoded
 		}
 		return string(text)
 	}
@@ -116,7 +116,7 @@ func (r *request) encode(far bool) any {
 	return "a"
 }
 
-// Done implements [wire.Command]: it digests the result, and notes what it shows.
+// Done implements [wire.Command]. It parses the reply and updates what this process knows of the server and the type.
 func (r *request) Done() {
 	s, in := r.server, &r.Result
 	if in.Err != nil {
@@ -130,7 +130,7 @@ func (r *request) Done() {
 		r.Lost(r.err)
 		return
 	}
-	if r.reply.Status == Issued || r.reply.Status == Repeated { // otherwise nothing depends on the write
+	if r.reply.Status == Issued || r.reply.Status == Repeated { // otherwise the caller gets no number
 		r.reply.Unconfirmed = in.Unconfirmed
 	}
 	r.reply.offset, r.reply.before = s.clock.learn(r.reply.Now, in.Sent, in.Received)
@@ -145,32 +145,32 @@ func (r *request) Done() {
 	}
 }
 
-// share returns the numbers of the caller in that place. It returns false if callers before it got the last ones.
-func (r *request) share(place int) (first, last int64, ok bool) {
-	if r.reply.Status != Issued || r.reply.Count == 0 || place >= r.reply.Count {
+// share returns the sequences of the caller at a position. It returns false if earlier callers got the last ones.
+func (r *request) share(position int) (first, last int64, ok bool) {
+	if r.reply.Status != Issued || r.reply.Count == 0 || position >= r.reply.Count {
 		return 0, 0, false
 	}
 	if r.Merge == (wire.Merge{}) {
 		return r.reply.Last - int64(r.reply.Count) + 1, r.reply.Last, true
 	}
-	last = r.reply.Last - int64(r.reply.Count-1-place)
+	last = r.reply.Last - int64(r.reply.Count-1-position)
 	return last, last, true
 }
 
-// Lost implements [wire.Command]: an attempt that may have run got no answer.
+// Lost implements [wire.Command]. It reports the numbers that an attempt without a reply may have taken.
 func (r *request) Lost(error) { r.server.gaps.lost(r) }
 
-// Leave implements [wire.Command]: a caller leaves, so Left follows.
+// Leave implements [wire.Command]. It counts a report that may follow when Left is called.
 func (r *request) Leave() { r.server.gaps.addPending(1) }
 
-// Left implements [wire.Command]: the caller in that place is gone, and its numbers are not returned.
-func (r *request) Left(place int) {
+// Left implements [wire.Command]. It reports the sequences of the caller at a position, which has left without them.
+func (r *request) Left(position int) {
 	g := &r.server.gaps
 	defer g.addPending(-1)
-	if first, last, ok := r.share(place); ok && r.err == nil && r.once == "" {
+	if first, last, ok := r.share(position); ok && r.err == nil && r.once == "" {
 		g.skip(r.typ, r.span, CallerLeft, first-1, last)
 	}
 	if r.reply.Status == clocked {
-		g.burn(r) // it is not sent again
+		g.burn(r) // the block will not be sent again
 	}
 }

@@ -10,25 +10,27 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// ErrLedger and ErrFloor mark every error from a ledger or a floor, so that a log can name it without the error's text.
+// ErrLedger and ErrFloor are matched by every error of a ledger or a floor, so that a log can contain the kind of the
+// error without its text.
 var (
 	ErrLedger = errors.New("the ledger")
 	ErrFloor  = errors.New("the floor")
 )
 
-// An opening creates a counter, raises it, or has a block installed.
+// An opening creates a counter, raises it, or installs a block.
 type opening struct {
 	*Call
-	Outcome                 // what the caller found, and its lock
-	caller  context.Context // the caller's context, for the floor
-	purpose string          // an operator's purpose, "" for none
+	Outcome                 // the reply that made it necessary, and the lock
+	caller  context.Context // the caller's context, for the query to the floor
+	purpose string          // purpose of an operator's request, "" for none
 	seq     int64           // operator's sequence, 0 for none
-	floor   int64           // floor's answer, 0 if it was not asked
-	kept    bool            // the lock must expire, since an installation under it got no answer
+	floor   int64           // answer of the floor, 0 if it was not queried
+	kept    bool            // the lock must not be released, because the request that opens the period got no reply
 }
 
-// reserve has the ledger reserve the block of a grant. It begins above everything that the period may have used. What
-// an operator's sequence skips becomes part of the block, so the ledger shows which of it was reserved before.
+// reserve has the ledger reserve the block of a grant. The block begins above every sequence of the period that may
+// have been used. Sequences that an operator skips become part of the block. So the ledger's answer shows which of them
+// had been reserved before, and no other caller gets them.
 func (o *opening) reserve(ctx context.Context, g *grant, l *lifts) error {
 	found, s := &o.found.reply.Found, o.series
 	above := max(found.Above, o.floor)
@@ -37,11 +39,11 @@ func (o *opening) reserve(ctx context.Context, g *grant, l *lifts) error {
 	}
 	from := max(above, o.seq)
 	if from >= MaxSeq && o.purpose == "" {
-		full := Reply{Status: Exhausted, Detail: strconv.FormatInt(from, 10)} // another program wrote the counter
+		full := Reply{Status: Exhausted, Detail: strconv.FormatInt(from, 10)} // the counter was not written by this package
 		return &Refusal{Reply: full, Type: o.typ, Span: o.found.span}
 	}
 	above, from = min(above, MaxSeq), min(from, MaxSeq)
-	size := max(1, min(max(s.Block, int64(o.n)), s.Limit-from)) // the last block is as small as needed
+	size := max(1, min(max(s.Block, int64(o.n)), s.Limit-from)) // the last block ends at the limit
 	after, err := o.askLedger(ctx, above, size+from-above)
 	if err != nil {
 		return err
@@ -53,12 +55,12 @@ func (o *opening) reserve(ctx context.Context, g *grant, l *lifts) error {
 	return nil
 }
 
-// askLedger has the ledger reserve size sequences above a given one, and returns the one before the first. A block that
-// comes too late is burned.
+// askLedger has the ledger reserve size sequences above a given one, and returns the first of them minus 1. If the
+// ledger answers too late, the block is reported as a gap.
 func (o *opening) askLedger(ctx context.Context, above, size int64) (int64, error) {
 	s, span := o.series, o.found.span
 	highest := int64(MaxSeq) - size
-	if s.Limit == MaxSeq { // the last block may reach beyond it
+	if s.Limit == MaxSeq { // the last block may extend beyond the limit
 		highest = 2 * MaxSeq
 	}
 	invalid := func(after int64) bool { return after < above || after > highest }
@@ -94,8 +96,9 @@ func (o *opening) askFloor(ctx context.Context, span *Target) (int64, error) {
 	return used, nil
 }
 
-// askOutside asks a floor or a ledger, until shortly before the opening ends. If the function heeds its context, it
-// returns its own error in time. Otherwise askOutside leaves it, and late, unless nil, gets its answer.
+// askOutside queries a floor or a ledger. The context of the query ends shortly before the opening, so a function that
+// heeds its context still returns its own error in time. Otherwise askOutside returns without it. If the function
+// succeeds later, late gets its answer, unless late is nil.
 func (o *opening) askOutside(
 	ctx context.Context, ask func(context.Context) (int64, error), late func(int64),
 ) (int64, error) {

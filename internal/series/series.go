@@ -1,6 +1,7 @@
-// Package series is what a series says: the four steps of the published sequence, blocks of a ledger, and an operator's
-// requests. It alone knows keys, fields of the record and arguments of the scripts in lua. It knows neither how a number
-// is printed nor what the lock is made of: spans of time, labels and sequences go in and out, and a refusal is data.
+// Package series implements the four steps of the published sequence, the blocks of a ledger, and an operator's
+// requests. Only this package knows the Redis keys, the fields of the record, and the arguments of the scripts in lua.
+// It does not know how a number is printed or what the lock is made of. Callers pass and receive spans of time, labels
+// and sequences, and a refusal is data that the caller puts into words.
 package series
 
 import (
@@ -19,47 +20,49 @@ import (
 )
 
 const (
-	// MaxSeq is the largest possible sequence. A number in Lua is a double: from 16 digits on, replies would repeat.
+	// MaxSeq is the largest possible sequence. Numbers in Lua are doubles, which cannot represent every integer of 16
+	// digits.
 	MaxSeq = 1e15 - 1
 
-	// LockExpiry is how long a crashed holder of the lock delays the others.
+	// LockExpiry is the expiry of the lock, and so the longest time for which a crashed holder delays other callers.
 	LockExpiry = 8 * time.Second
 
-	longest    = 30 * time.Second // a call's time in all, if its context has no deadline
-	margin     = time.Second      // part of the lock's time that remains when an opening ends
-	clockTries = 10               // consecutive replies from outside the span after which a call gives up
+	longest    = 30 * time.Second // longest duration of a call whose context has no deadline
+	margin     = time.Second      // time between the end of an opening and the expiry of its lock
+	clockTries = 10               // number of consecutive replies from outside the span after which a call fails
 )
 
-// A Config configures a [Series]. Its functions are called from any number of goroutines.
+// A Config configures a [Series]. Its functions must be safe for concurrent use.
 type Config struct {
 	Client    redis.UniversalClient
 	Replicas  wire.Replicas
-	Prefix    string // of keys
-	Shared    bool   // all types have one series
+	Prefix    string // prefix of every key
+	Shared    bool   // all types share one series
 	Calendar  calendar.Calendar
-	Counts    string // name of the calendar by which a series counts
-	PrintMark string // print mark of every period, hexadecimal digits
-	Base      int64  // sequence just before a period's first
+	Counts    string // name of the calendar that the series uses
+	PrintMark string // print mark of every period, in hexadecimal
+	Base      int64  // first sequence of a period, minus 1
 	Limit     int64  // largest sequence
-	Largest   int64  // largest sequence that a floor may return, if that is more than Limit
-	Until     int64  // first instant at which no number is issued any more, Unix seconds; 0 for none
+	Largest   int64  // largest sequence that a floor may return, if it is larger than Limit
+	Until     int64  // instant after which no number is issued, in Unix seconds; 0 for none
 	Seconds   bool   // a period or a span lasts one second
 	MaxSkew   time.Duration
-	Retention int           // periods for which a counter is kept after its own
-	Template  string        // stored with the answer to a request
-	Key       string        // fingerprint of the key that hides sequences, or "plain"; likewise
-	OnceFor   time.Duration // duration for which the answer to a request is stored
+	Retention int           // number of periods for which a counter is kept after its own
+	Template  string        // template, which is stored with the answer to a request
+	Key       string        // fingerprint of the key that hides sequences, or "plain"; stored in the same way
+	OnceFor   time.Duration // time for which the answer to a request is stored
 
-	// SpanAt returns the span of an instant, and an error if its numbers cannot be printed.
+	// SpanAt returns the span that contains an instant, and an error if its numbers cannot be printed.
 	SpanAt func(time.Time) (calendar.Span, error)
-	// Floor returns the highest sequence that may have been used; nil for none.
+	// Floor returns the highest sequence that may have been used. The field may be nil.
 	Floor func(ctx context.Context, typ string, start time.Time) (int64, error)
-	// Reserve reserves n sequences above a given one in a ledger, and returns the one before the first; nil for none.
+	// Reserve reserves n sequences in a ledger. All of them are above the sequence above, and the result is the first of
+	// them minus 1. The field may be nil.
 	Reserve func(ctx context.Context, typ, label string, above, n int64) (after int64, err error)
-	Block   int64 // sequences that are reserved at once
+	Block   int64 // number of sequences that are reserved at once
 
-	// Explain receives every gap, and Pending each change in the number of gaps that may still be reported. Both may be
-	// nil.
+	// Explain receives every gap. Pending receives each change in the number of gaps that may still be reported. Both
+	// may be nil.
 	Explain func(Gap)
 	Pending func(int)
 }
@@ -74,10 +77,10 @@ type Series struct {
 	limit   any   // Limit as an argument
 	skew    int64 // MaxSkew in microseconds
 	wire    *wire.Client
-	flights sync.Map // openings under way in this process, *flight by flightKey
+	flights sync.Map // current openings in this process, *flight by flightKey
 }
 
-// A server is this process's state of one server that has keys.
+// A server has what this process knows of one Redis server.
 type server struct {
 	*Series
 	clock clock
@@ -93,32 +96,35 @@ func New(c Config) *Series {
 	return s
 }
 
-// Wire returns the client by which the counters' commands travel.
+// Wire returns the client that sends the counters' commands.
 func (s *Series) Wire() *wire.Client { return s.wire }
 
-// Key returns the key of a type's counter in the period with that label.
+// Key returns the key of a type's counter in the period with a label.
 func (s *Series) Key(typ, label string) string { return s.counter(typ, label) }
 
-// NoteUsed notes how many sequences of a type's period are used, and returns the largest count noted before, 0 if there
-// was none. It returns used if the type is not remembered in the period.
+// NoteUsed stores the number of used sequences of a type in a period. It returns the largest number that was stored
+// before, 0 for none. If this process has not issued a number of the type in the period, NoteUsed stores nothing and
+// returns used.
 func (s *Series) NoteUsed(typ string, start, used int64) int64 {
 	return s.memory.noteUsed(s.countedAs(typ), start, used)
 }
 
-// subject names what a type counts, for messages: the type, or the series of a template without one.
+// subject returns the name of a type's series for messages. It is the type, or the shared series if the template has no
+// type.
 func (s *Series) subject(typ string) string { return cmp.Or(typ, s.Prefix+":*") }
 
-// A Call is one call of a public method for one type: the steps of the sequence. One goroutine uses it at a time.
+// A Call is one call of a public method for one type. Its methods are the steps of the sequence. It must not be used by
+// several goroutines at once.
 type Call struct {
 	asker
 	began   time.Time
-	endless bool    // only its context ends a wait for other callers
-	waits   int     // count of waits for other callers, up to 10
-	flight  *flight // flight that other callers of this process wait for, nil for none
-	refused error   // last refusal of the lock, or last failure of a lock server
+	endless bool    // only ctx limits the time for which it waits for other callers
+	waits   int     // number of waits for other callers, up to 10
+	flight  *flight // its flight, for which other callers of this process may wait; nil for none
+	refused error   // why the latest attempt at the lock failed
 }
 
-// An asker sends a call's requests, and says what their replies mean.
+// An asker sends the requests of a call and interprets the replies.
 type asker struct {
 	Events Events
 
@@ -126,20 +132,20 @@ type asker struct {
 	server   *server
 	node     *wire.Node
 	typ      string
-	counts   string        // type that it counts as
+	counts   string        // type that it counts as; see keys.countedAs
 	once     string        // ID of a repeatable request, "" for none
-	n        int           // numbers to issue
-	deadline time.Time     // nothing is sent after it, apart from what was begun under a lock
+	n        int           // number of sequences to issue
+	deadline time.Time     // time after which nothing is sent, except to finish an opening
 	reads    bool          // the call only reads
 	slept    time.Duration // time spent waiting for a server's clock
-	note     *wire.Note    // gets the failures of what other callers wait for, too; nil before that
+	note     *wire.Note    // failure of the latest attempt of the call or of a flight; nil before the first flight
 }
 
-// Events are the events of a call that hooks report. A nil Span means none.
+// Events are the events of a call that hooks report. A nil Target means that the event did not happen.
 type Events struct {
 	Opened         *Target       // span that the call opened
-	Wait           time.Duration // time from the beginning of the call until Opened was open
-	Lost           *Target       // span whose counter is gone or went back
+	Wait           time.Duration // time from the beginning of the call until the period of Opened was open
+	Lost           *Target       // span whose counter is missing or too low
 	Held           string        // content of the lost counter
 	Offset, Before time.Duration // new and previous offset of the server's clock
 }
@@ -152,7 +158,7 @@ func (s *Series) NewCall(ctx context.Context, typ, requestID string, n int) (*Ca
 		}
 	}
 	c := calls.Get().(*Call)
-	now := s.memory.made.Add(time.Since(s.memory.made)) // this reads one clock, and time.Now two
+	now := s.memory.made.Add(time.Since(s.memory.made)) // faster than time.Now, which reads two clocks
 	*c = Call{asker: asker{series: s, typ: typ, counts: typ, once: requestID, n: n}, began: now}
 	if s.Shared {
 		c.counts = SharedType
@@ -164,20 +170,20 @@ func (s *Series) NewCall(ctx context.Context, typ, requestID string, n int) (*Ca
 	return c, nil
 }
 
-// calls has Calls to use again: with many callers, a new one each time costs a tenth of the throughput.
+// calls has Calls to reuse. With many callers, allocating a new one for each call costs a tenth of the throughput.
 var calls = sync.Pool{New: func() any { return new(Call) }}
 
-// Free lets another call use the memory of c, which has ended without an error. The caller must not use it any more. What
-// continues after its caller has left has a copy.
+// Free lets another call reuse the memory of c, which must have ended without an error and must not be used any more.
+// An opening that continues after its caller has left uses a copy.
 func (c *Call) Free() { calls.Put(c) }
 
-// Restart gives the call the time of a new one.
+// Restart sets the call's deadline as if the call had just begun.
 func (c *Call) Restart() {
 	c.began = time.Now()
 	c.deadline, c.waits, c.slept = c.began.Add(AnswerTime), 0, 0
 }
 
-// extend adds the time for which the call has waited for other callers.
+// extend moves the deadline by the time for which the call has waited for other callers.
 func (c *Call) extend(waited time.Duration) {
 	c.deadline = c.deadline.Add(waited)
 	if last := c.began.Add(longest); !c.endless && c.deadline.After(last) {
@@ -185,15 +191,15 @@ func (c *Call) extend(waited time.Duration) {
 	}
 }
 
-// Reads reports whether the call only reads, and so repairs nothing.
+// Reads reports whether the call only reads, and therefore does not repair a lost counter.
 func (c *asker) Reads() bool { return c.reads }
 
-// Now returns the time by the server's clock, as far as it is known.
+// Now returns an estimate of the time by the server's clock.
 func (c *asker) Now() time.Time { return c.server.clock.now() }
 
-// Current returns the current span by the server's clock, as far as it is known: the span of now or, if spans last a
-// second, of the instant when a request arrives. If the call gets no number in that span, this host's clock may be
-// wrong, and a request must first ask the server for the time.
+// Current returns the current span by the estimated clock of the server. If spans last a second, it returns the span in
+// which a request would arrive. If no number can be issued in the span, the estimate may be wrong. Current then returns
+// the probe span, so that the request gets the server's time.
 func (c *asker) Current() *Target {
 	at := c.server.clock.now()
 	if c.series.Seconds {
@@ -205,80 +211,81 @@ func (c *asker) Current() *Target {
 	return c.series.spans.probe
 }
 
-// Locks grants a key's lock to one caller at a time, across all processes.
+// Locks has one lock for each key. Only one caller of all processes can hold a lock at a time.
 type Locks interface {
-	// Try makes one attempt at the lock of a key with that hash tag, until deadline or until ctx ends. behind, unless
-	// nil, leaves right behind the lock's command, if that goes to the counters' own server; sent reports whether it
-	// did. note gets the failures of the attempt. The error is ErrTaken if another caller holds the lock.
+	// Try makes one attempt to get the lock of a key with a hash tag. It gives up at the deadline or when ctx ends. If
+	// the lock is on the server of the counters, behind is sent directly after the lock's command, unless it is nil,
+	// and sent is true. The failures of the attempt are stored in note. The error matches ErrTaken if another caller
+	// holds the lock.
 	Try(ctx context.Context, deadline time.Time, tag, key string, behind *wire.Item, note *wire.Note) (
 		l Lock, sent bool, err error)
 }
 
-// A Lock is held until it is released or, should that fail, until it expires.
+// A Lock is held until it is released, or until it expires if releasing it fails.
 type Lock interface {
-	// Content returns the value of the lock's key on the counters' own server, "" if the lock is elsewhere.
+	// Content returns the value of the lock's key, "" if the lock is not on the server of the counters.
 	Content() string
 	// Release releases the lock in the background.
 	Release(ctx context.Context)
 }
 
-// A Step says what to do next.
+// A Step is what the caller must do next.
 type Step int
 
 const (
-	Done    Step = iota // nothing: there are numbers or an error
-	Missing             // lock: a grant is needed
-	Locked              // open: the caller has the lock
-	Wait                // wait: other callers are at work, or the period must be checked again
-	Again               // take again
+	Done    Step = iota // nothing, because there are numbers or an error
+	Missing             // call Lock, because a grant is needed
+	Locked              // call Open, because the caller has the lock
+	Wait                // call Wait, because other callers are opening the period, or its state has changed
+	Again               // call Take again
 )
 
-// An Outcome is the result of a step, with the input of the next one.
+// An Outcome is the result of a step and the input of the next one.
 type Outcome struct {
 	Step    Step
 	Numbers Numbers // numbers issued, if Step is Done and Err is nil
 	Err     error
 
-	found *request  // request whose reply says that a grant is needed
-	look  bool      // found was sent with the lock, or after it
-	lock  Lock      // lock that the caller holds
-	since time.Time // time when the lock was requested; it lives for at least LockExpiry from then
+	found *request  // request whose reply shows that a grant is needed
+	look  bool      // found was sent with the lock's command or after it
+	lock  Lock      // lock that the caller holds, nil for none
+	since time.Time // time at which the lock was requested; it is held for at least LockExpiry after that
 }
 
 // Numbers are issued sequences.
 type Numbers struct {
 	Span     *Target
-	Last     int64   // last sequence
-	Answer   *Answer // stored answer to the request, nil if there was none
-	Repeated bool    // an earlier call got the answer
+	Last     int64   // last of the sequences
+	Answer   *Answer // stored answer to the request, nil for none
+	Repeated bool    // an earlier call was given the answer
 }
 
-// ErrTaken means that other callers hold the lock, or held it for as long as the call could wait.
+// ErrTaken means that another caller holds the lock, or that other callers held it for as long as the call could wait.
 var ErrTaken = errors.New("others kept the lock")
 
-// A flight is work that one caller of this process does for all callers that need it: it opens a period, waits until
-// another process has opened it, or has a block reserved.
+// A flight is the work of one caller for all callers of this process that need it. The caller opens a period, waits
+// until another process has opened it, or reserves a block.
 type flight struct {
 	key   flightKey
 	done  chan struct{}
-	ended Outcome   // outcome for all who wait; written before done is closed
-	note  wire.Note // last failure
+	ended Outcome   // outcome for all waiting callers; written before done is closed
+	note  wire.Note // failure of the latest attempt
 }
 
-// A flightKey identifies the flight that a caller may share.
+// A flightKey identifies the flight for which a caller may wait.
 type flightKey struct {
 	typ   string
 	start int64 // start of the period, Unix seconds
 }
 
-// startFlight starts the call's flight for the period of a span. If another caller's flight is under way, it returns
-// that one instead.
+// startFlight starts the call's flight for the period of a span. If another caller has already started one, it returns
+// that flight.
 func (c *Call) startFlight(span *Target) (others *flight) {
 	if c.flight != nil {
 		if c.flight.key.start == span.Start {
 			return nil
 		}
-		c.endFlight(nil) // a flight for a period that is over
+		c.endFlight(nil) // its period has ended
 	}
 	key := flightKey{strings.Clone(c.counts), span.Start}
 	started := &flight{key: key, done: make(chan struct{}), ended: Outcome{Step: Again}}
@@ -289,8 +296,8 @@ func (c *Call) startFlight(span *Target) (others *flight) {
 	return nil
 }
 
-// endFlight ends the call's flight, if it has one. An outage ends those who wait, too, because each of them would meet
-// it again.
+// endFlight ends the call's flight, if it has one. The waiting callers continue. An outage also ends their calls,
+// because each of them would meet it again.
 func (c *Call) endFlight(err error) {
 	f := c.flight
 	if f == nil {
@@ -304,7 +311,7 @@ func (c *Call) endFlight(err error) {
 	close(f.done)
 }
 
-// End ends the call. Callers who wait for it continue, with *err if that is an outage.
+// End ends the call. Callers that wait for its flight continue. If *err is an outage, they fail with it.
 func (c *Call) End(err *error) {
 	if c.flight != nil {
 		c.endFlight(*err)

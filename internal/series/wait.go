@@ -11,7 +11,7 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// wait waits for another caller of this process. Such time is not the call's own.
+// wait waits until a flight of another caller ends. The call's deadline moves by the time that this takes.
 func (f *flight) wait(ctx context.Context, c *Call) Outcome {
 	began := time.Now()
 	defer func() { c.extend(time.Since(began)) }()
@@ -32,13 +32,13 @@ func (f *flight) wait(ctx context.Context, c *Call) Outcome {
 	}
 }
 
-// tooLong returns the error of a call that has waited for other callers for as long as it may.
+// tooLong returns the error of a call that has waited for other callers for too long.
 func (c *Call) tooLong() error {
 	return fmt.Errorf("serial: %s %s was not opened within %v: %w", c.series.subject(c.typ), c.Current().Label, longest,
 		cmp.Or(c.refused, ErrTaken))
 }
 
-// gaveUp returns the error of a call whose context ended while a period was opened or a block reserved.
+// gaveUp returns the error of a call that ended with end while a period was being opened or a block reserved.
 func (c *asker) gaveUp(end error) error {
 	what := "its period to be opened"
 	if c.series.Reserve != nil {
@@ -47,7 +47,7 @@ func (c *asker) gaveUp(end error) error {
 	return c.after(fmt.Errorf("serial: gave up waiting for %s, for %s: %w", c.series.subject(c.typ), what, end))
 }
 
-// after returns err, the error of a call that gave up, with the last failure before that, if there is one.
+// after adds the failure of the latest attempt, if there was one, to err, the error of a call that gave up.
 func (c *asker) after(err error) error {
 	if c.note == nil {
 		return err
@@ -55,8 +55,8 @@ func (c *asker) after(err error) error {
 	return wire.After(err, c.note.Load())
 }
 
-// Wait is the sequence's fourth step: it lets other callers open the period, for a random time that grows to a tenth of
-// a second.
+// Wait is the fourth step of the sequence. It waits while another caller opens the period, for a random time that grows
+// with each call up to 150 ms.
 func (c *Call) Wait(ctx context.Context) Outcome {
 	pause := min(2*time.Millisecond<<c.waits, 100*time.Millisecond)
 	pause = pause/2 + rand.N(pause)
@@ -65,7 +65,7 @@ func (c *Call) Wait(ctx context.Context) Outcome {
 	if left := longest - time.Since(c.began); !c.endless && pause > left {
 		return Outcome{Err: c.tooLong()}
 	}
-	if c.refused != nil && !taken && time.Until(c.deadline) < pause { // lock servers fail
+	if c.refused != nil && !taken && time.Until(c.deadline) < pause { // the lock servers have failed
 		return Outcome{Err: c.refused}
 	}
 	if err := wire.Sleep(ctx, pause); err != nil {
