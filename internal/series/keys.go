@@ -9,20 +9,22 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// SharedType is the type that all types count as if they share a series. No valid type contains an asterisk.
+// SharedType is the type that all types count as if they share a series. It is not a valid type, because no type
+// contains an asterisk.
 const SharedType = "*"
 
-// OtherType is the content that scripts report for a key whose value is of another type, such as a list.
+// OtherType is the content that scripts report for a key whose value is not a string, but a list, for example.
 const OtherType = "another type of key"
 
-// since is part of every period in a record. A process of release 0.5.0 takes it for another calendar, and refuses the
-// series.
+// since is part of every period in a record. A process of release 0.5.0 mistakes it for the name of another calendar,
+// and therefore refuses the series.
 const since = " 0.6"
 
-// keys builds the keys of one prefix. All keys of a type have the same hash tag, and with it one Cluster slot.
+// keys returns the Redis keys of one prefix. All keys of a type have the same hash tag, so they are in one Cluster
+// slot.
 type keys struct {
 	prefix string
-	shared bool // all types have one series
+	shared bool // all types share one series
 }
 
 // countedAs returns the type that a type counts as: itself, or [SharedType].
@@ -33,7 +35,7 @@ func (k keys) countedAs(typ string) string {
 	return typ
 }
 
-// RecordKey returns the key of a type's record. It names the series in a ledger.
+// RecordKey returns the key of a type's record. It is also the name of the series in a ledger.
 func (k keys) RecordKey(typ string) string { return k.prefix + ":{" + k.countedAs(typ) + "}" }
 
 // RequestKey returns the key of the answer to a request.
@@ -49,20 +51,21 @@ type Recorded struct {
 	Ledger   bool   // its numbers are reserved in a ledger
 }
 
-// An Answer is the stored answer to a request. If its text cannot be parsed, the other fields are zero.
+// An Answer is the stored answer to a request. If Text cannot be parsed, the other fields are zero.
 type Answer struct {
 	Text    string
 	Period  Recorded
-	Printed string // date and template, quoted; with a shared counter, the type follows
+	Printed string // date and template, quoted; with a shared counter, followed by the quoted type
 	Key     string // fingerprint of the key that hides the sequence, or "plain"
 	Seq     int64
 }
 
-// recorded matches a period as in the record, optionally with the rest of an answer.
+// recorded matches a period in the form of the record, optionally followed by the rest of an answer.
 var recorded = regexp.MustCompile(`(?s)^(\S+) (-?\d{1,18}) (-?\d{1,18})(?: ([^#"]+) #[0-9a-f]+( ledger)?)?` +
 	`(?: (".*") (\d{1,18}) ([0-9a-z]+))?$`)
 
-// parseAnswer parses 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY', or only a period. 18 digits fit into an int64.
+// parseAnswer parses 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY' or only a period. Up to 18 digits are accepted, because
+// they fit into an int64.
 func parseAnswer(text string) *Answer {
 	a := &Answer{Text: text}
 	if m := recorded.FindStringSubmatch(text); m != nil {
@@ -75,5 +78,5 @@ func parseAnswer(text string) *Answer {
 	return a
 }
 
-// bounds returns a period without its settings, as the record has it in ahead.
+// bounds returns a period without its settings, in the form of the record's field ahead.
 func bounds(label string, start, end int64) string { return fmt.Sprintf("%s %d %d", label, start, end) }

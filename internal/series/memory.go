@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// A memory holds, per type, the largest sequence returned in its latest period. Uniqueness does not depend on it, but
-// it detects a counter that went back.
+// A memory has the largest sequence that this process has returned for each type in its latest period. Uniqueness does
+// not depend on it, but with it a counter that is too low is detected.
 type memory struct {
 	keys
 	endless bool      // the period never ends
-	made    time.Time // creation time, with the monotonic clock
+	made    time.Time // creation time, with a monotonic clock reading
 
 	mu     sync.Mutex // guards all below
 	types  map[string]*entry
-	newest int64 // start of the newest period with an issued number, Unix seconds; if endless, a multiple of idle
+	newest int64 // start of the newest period with an issued number, in Unix seconds; if endless, a multiple of idle
 }
 
-// idle is the shortest time for which a type is remembered if the period never ends, 48 hours in seconds. The longest
-// is twice that.
+// idle is the time, in seconds, for which a type is remembered at least if the period never ends. It is remembered for
+// at most twice this time.
 const idle = 48 * 60 * 60
 
 // An entry is the memory of one type.
 type entry struct {
-	start, end      int64  // bounds of the period, Unix seconds; if endless, end is when idle ends, in seconds since made
-	highest         int64  // largest sequence returned: the high-water mark
+	start, end      int64  // bounds of the period, in Unix seconds; if endless, end is in seconds since made
+	highest         int64  // largest sequence returned, called the high-water mark
 	clock           *clock // clock of the server that has the type's keys
-	counter, record any    // keys, as arguments
-	used            int64  // largest noted count of used sequences
+	counter, record any    // keys of the counter and the record
+	used            int64  // largest number of used sequences that was passed to noteUsed
 }
 
-// The types here are those that types count as; see keys.countedAs.
+// The methods get the type that a type counts as; see keys.countedAs.
 
-// find returns the keys of a type in a period, and its high-water mark, 0 if none.
+// find returns the keys and the high-water mark of a type in a period. The mark is 0 if no number was returned.
 func (m *memory) find(typ string, s *Target) (counter, record any, highest int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,8 +43,8 @@ func (m *memory) find(typ string, s *Target) (counter, record any, highest int64
 	return m.counter(typ, s.Label), m.RecordKey(typ), 0
 }
 
-// remember notes that seq was returned. The first number in a new period forgets the periods that have ended, so a type
-// costs memory only while it is used.
+// remember stores that seq was returned. With the first number of a new period, it deletes the types whose period has
+// ended, so that types that are no longer used take no memory.
 func (m *memory) remember(typ string, s *Target, seq int64, clock *clock) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -63,21 +63,21 @@ func (m *memory) remember(typ string, s *Target, seq int64, clock *clock) {
 	}
 	if old != nil && old.start > s.Start {
 		if old.start <= old.clock.now().Add(catchUp).Unix() {
-			return // a late reply is not worth remembering
+			return // the reply is late, and a newer period is in use
 		}
-		m.newest = s.Start // the server's clock was ahead in the old period, and is far from it now
+		m.newest = s.Start // the server's clock was ahead, and has been corrected
 	}
 	typ = strings.Clone(typ) // typ may share memory with a large string
 	m.types[typ] = &entry{start: s.Start, end: end, highest: seq, clock: clock, counter: m.counter(typ, s.Label),
 		record: m.RecordKey(typ)}
 }
 
-// forget removes the types whose period has ended. The caller holds mu.
+// forget deletes the types whose period has ended. m.mu must be held.
 func (m *memory) forget(newest int64) {
 	m.newest = newest
-	kept := map[string]*entry{} // a new map, since a map never shrinks
+	kept := map[string]*entry{} // a new map, because a map never shrinks
 	for typ, e := range m.types {
-		// A period must have ended by the clock of its own server too: the clocks of a Cluster's nodes differ.
+		// The period must also have ended by the clock of its server, because the clocks of a Cluster's nodes differ.
 		if e.end > newest || e.end > e.clock.now().Unix() {
 			kept[typ] = e
 		}
@@ -85,8 +85,8 @@ func (m *memory) forget(newest int64) {
 	m.types = kept
 }
 
-// noteUsed notes how many sequences of a type's period are used, and returns the largest count noted before, 0 if there
-// was none. If the type is not remembered in the period, it notes nothing and returns used.
+// noteUsed stores the number of used sequences of a type in a period, and returns the largest number that was stored
+// before, 0 for none. If the type is not remembered in the period, it stores nothing and returns used.
 func (m *memory) noteUsed(typ string, start, used int64) (before int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 var lua embed.FS
 
 var (
-	// SerialScript takes numbers and opens periods. It is exported for tests that count or delay commands.
+	// SerialScript takes numbers and opens periods. It is exported for tests that count or delay its commands.
 	SerialScript = wire.NewScript(source("serial"))
 	readScript   = wire.NewScript(source("read"))
 )
@@ -22,7 +22,7 @@ var include = regexp.MustCompile(`(?m)^ *--include (\w+)\r?$`)
 func source(name string) string {
 	text, err := lua.ReadFile("lua/" + name + ".lua")
 	if err != nil {
-		panic(err) // every test would fail
+		panic(err) // impossible: the files are embedded
 	}
 	return include.ReplaceAllStringFunc(string(text), func(line string) string {
 		return source(include.FindStringSubmatch(line)[1])

@@ -9,26 +9,26 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// catchUp is the longest wait for a clock that was set back.
+// catchUp is the longest time for which a call waits for a clock that was set back.
 const catchUp = 5 * time.Second
 
-// A Target is a span that requests are for, with their arguments.
+// A Target is a span and the arguments of requests for it.
 type Target struct {
 	calendar.Span
 	Unprintable error // why its numbers cannot be printed, nil if they can
-	Over        bool  // no number is issued in it, because the last day has ended; it can only be read
+	Over        bool  // no number is issued in it, because the last day with numbers has ended; it can only be read
 
-	period, from, to any // arguments: the period as in the record, and the bounds of the span
-	expires          any // when the counter expires, Unix seconds
-	printed          string
+	period, from, to any    // period in the form of the record, and bounds of the span
+	expires          any    // time at which the counter expires, in Unix seconds
+	printed          string // date and template, quoted, as stored with the answer to a request
 }
 
-// spans makes spans.
+// spans creates spans, and keeps the latest one.
 type spans struct {
 	*Config
-	settings string                 // end of a period in the record: calendar, print mark and ledger
-	probe    *Target                // span that no clock is in: the reply to a request for it has the server's time
-	latest   atomic.Pointer[Target] // span made last
+	settings string                 // second half of a period in the record: calendar, print mark and ledger
+	probe    *Target                // empty span, so that the reply to a request for it has the server's time
+	latest   atomic.Pointer[Target] // span that was created last, nil for none
 }
 
 func newSpans(c *Config) *spans {
@@ -41,7 +41,7 @@ func newSpans(c *Config) *spans {
 	return s
 }
 
-// at returns the span of an instant.
+// at returns the span that contains an instant.
 func (s *spans) at(t time.Time) *Target {
 	unix := t.Unix()
 	if latest := s.latest.Load(); latest != nil && latest.From <= unix && unix < latest.To {
@@ -67,25 +67,25 @@ func (s *spans) make(t time.Time) *Target {
 	return span
 }
 
-// A clock estimates how far a server's clock is ahead of this host's, so that a wrong clock costs an extra round trip
-// once, and not in every call.
+// A clock is an estimate of a server's clock. With it, a difference between the clocks of the server and this host
+// costs an additional round trip only once, and not in every call.
 type clock struct {
-	offset atomic.Int64 // microseconds: nanoseconds would overflow after 292 years
-	trip   atomic.Int64 // usual time of a round trip, nanoseconds
+	offset atomic.Int64 // the server's clock minus this host's, in microseconds; nanoseconds would overflow at 292 years
+	trip   atomic.Int64 // usual round-trip time, in nanoseconds
 }
 
-// now returns the time by the server's clock.
+// now returns the estimated time by the server's clock.
 func (k *clock) now() time.Time { return time.UnixMicro(time.Now().UnixMicro() + k.offset.Load()) }
 
-// arrival returns the time, by the server's clock, at which a command sent now arrives.
+// arrival returns the estimated time, by the server's clock, at which a command that is sent now arrives.
 func (k *clock) arrival() time.Time { return k.now().Add(time.Duration(k.trip.Load() / 2)) }
 
-// duration converts an offset, limited to 292 years.
+// duration converts an offset. The result is limited to about 292 years in both directions.
 func duration(offset int64) time.Duration { return time.UnixMicro(offset).Sub(time.UnixMicro(0)) }
 
-// learn stores what a reply shows: the time of its round trip, of which an unusually long one counts for a quarter, and
-// the offset, accurate to half a round trip. It returns the new offset and the previous one. Both are 0 if now, the
-// server's time in the reply, is zero.
+// learn updates the estimate from a reply. The round-trip time is averaged, so that one slow reply counts for a
+// quarter. The offset is accurate to half a round trip. learn returns the new and the previous offset. If now, the
+// server's time in the reply, is zero, the offset does not change, and both results are 0.
 func (k *clock) learn(now, sent, received time.Time) (offset, before time.Duration) {
 	trip := received.Sub(sent)
 	if trip > 0 {

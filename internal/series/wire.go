@@ -9,29 +9,29 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// This file has what callers of this package need of package wire.
+// This file exports what callers of this package need from package wire.
 
-// Replicas says how many replicas must confirm a write.
+// Replicas determines how many replicas must confirm a write.
 type Replicas = wire.Replicas
 
 var (
-	// ErrNoAnswer means that a call's time has passed.
+	// ErrNoAnswer means that the deadline of a call has passed.
 	ErrNoAnswer = wire.ErrNoAnswer
-	// ErrEnded means that a hook of the client ended a goroutine.
+	// ErrEnded means that a hook of the client ended its goroutine or panicked.
 	ErrEnded = wire.ErrEnded
 )
 
-// AnswerTime is a call's time, apart from the time for which it waits for other callers.
+// AnswerTime is the longest duration of a call, without the time for which it waits for other callers.
 const AnswerTime = 10 * time.Second
 
-// EndOf returns a context's error, nil while it lives. A deadline that has just passed counts even if the context's
-// timer has not fired yet.
+// EndOf returns the error of a context, nil if it has not ended. A context whose deadline has passed counts as ended
+// even if its timer has not fired yet.
 func EndOf(ctx context.Context) error { return wire.EndOf(ctx) }
 
 // Foreign hides that an error comes from a context, because that context is not the caller's.
 func Foreign(err error) error { return wire.Foreign(err) }
 
-// ReadTimeout returns a client's read timeout: 0 if that is unknown, unlimited or too long to wait for.
+// ReadTimeout returns a client's read timeout, 0 if it is unknown, unlimited or longer than 5 seconds.
 func ReadTimeout(client redis.UniversalClient) time.Duration {
 	_, read := wire.Configured(client)
 	return read
