@@ -1,59 +1,63 @@
--- serial: take numbers from a period's counter. With a grant, create or raise the counter first.
+-- serial.lua takes numbers from the counter of a period. With a grant, it creates or raises the counter first.
 --
--- KEYS  1 counter, 2 record; then, as ARGV 8 says, the stored answer to a request, the counter of the next period, or
---       the lock of the period
+-- KEYS  1 counter, 2 record; then the keys that the options in ARGV 8 need: the stored answer to a request, the counter
+-- of
+--       the next period, or the lock of the period
 -- ARGV  1 to 7  as in rules.lua
---       8  options: some of these letters, or a JSON object
---            "a"  all: n numbers or none. Otherwise, fewer than n will do, because callers share them
---            "f"  far: the server's clock is so far from the caller's that a prepared period must not be entered
+--       8  options, which are either a string of these letters or a JSON object:
+--            "a"  all: issue n numbers or none. Without it, fewer may be issued, because several callers share them
+--            "f"  far: do not enter a prepared period, because the server's clock differs too much from the caller's
 --          The JSON object has these fields, all of which may be absent:
---            all, far  true, as above
---            purpose   "raise" or "takeover": an operator lifts the counter to seq
+--            all, far  true, with the meaning of "a" and "f"
+--            purpose   "raise" or "takeover": an operator raises the counter to seq
 --            seq       the operator's sequence
---            keep      true: a series that has a ledger is a conflict, because the operator must not take it out of that
---            once      {printed, key, life}: store the answer in KEYS[3], see below. life is in milliseconds
---            next      {period, expires, base, asks, compared}: open that period, "LABEL FIRST PAST", ahead of time. Its
---                      counter is KEYS[3] and expires at expires. base is as in grant. asks is true if the caller has a
---                      floor, which is queried first; compared is true if the caller has compared the clocks
---            grant     what may be opened or installed:
---              checked, lease  the server's time at which the caller found that a grant was needed, and for how long
---                              after that it may be used, milliseconds
---              base    the sequence before the first of the period, at most the limit. It counts only if nothing was
---                      used, and is 0 if the floor's answer is at or below it, because the period had another start then
---              floor   the highest sequence that may have been used, at most 10^15-1; absent without a floor
---              lock    the value of the caller's lock, the last key, which is released
---              block   [AFTER, UPTO]: the sequences AFTER+1 to UPTO are reserved, up to 10^15. It is installed only if
---                      the next four are as they were when the caller found that it was needed
---              entered, ceiling, id, held   the period entered, "" if none; the ceiling, -1 if none; the replication
---                      ID of the server; whether the counter existed
+--            keep      true: refuse a series that has a ledger as a conflict, instead of taking it out of the ledger
+--            once      {printed, key, life}: store the answer in KEYS[3] for life milliseconds; see below
+--            next      {period, expires, base, asks, compared}: prepare period, which is "LABEL FIRST PAST". Its
+--                      counter is KEYS[3], which expires at expires. base is defined below. asks is true if the caller has a
+--                      floor that must be queried first. compared is true if the caller has compared the clocks
+--            grant     permission to open the period or to install a block, with these fields:
+--              checked, lease  the server's time at which the caller found that a grant was needed, and the time after
+--                              that for which the grant is valid, both in milliseconds
+--              base    the first sequence of the period, minus 1; at most the limit. It is ignored if a sequence of the
+--                      period has been used. It is 0 if the answer of the floor is not larger than base, because the
+--                      period then had a lower start
+--              floor   the highest sequence that may have been used, at most 10^15-1; absent if no floor was queried
+--              lock    the value of the caller's lock. The lock is the last key, and it is released
+--              block   [AFTER, UPTO]: the sequences from AFTER+1 to UPTO, at most 10^15, are reserved. The block is
+--                      installed only if the next four fields still have the values that the caller was sent
+--              entered, ceiling, id, held   the period entered, "" for none; the ceiling, -1 for none; the replication
+--                      ID of the server; and whether the counter exists
 --
--- Reply: an integer, the last of n numbers issued; with next, the position of the next period's counter; or a JSON
--- object, see rules.lua, with one of these statuses:
---   "part"    only count numbers, up to last, were issued, because the period or the block has no more
---   "raised"  with a grant: n numbers up to last were issued as usual, and sequences were skipped. from is the position
---             of the counter before, "-1" if it was lost; upto is the last sequence skipped
---   "there"   with a grant: n numbers up to last were issued, because another caller had opened the period
+-- Reply: an integer, which is the last of the n sequences issued or, with next, the position of the next period's
+-- counter. Otherwise a JSON object (see rules.lua) with one of these statuses:
+--   "part"    only count sequences, up to last, were issued, because the period or the block has no more
+--   "raised"  with a grant: n sequences up to last were issued, and others were skipped. from is the counter's previous
+--             position, "-1" if it was lost. upto is the last sequence that was skipped
+--   "there"   with a grant: n sequences up to last were issued without it, because another caller had opened the period
 --   "once"    text is the stored answer
--- If nothing is issued, it is a refusal of rules.lua or
---   "missing" a grant is needed: to open the period, to repair its counter, or for a block. entered, id and ceiling are
---             as in the grant. A block must lie above above. last is the counter's position, "-1" if it is unknown; text
---             is its content. These are true or absent: exists, the counter exists; lost, the counter is lost; starts, a
---             block must also lie above the grant's base; mixed, callers without a ledger may issue numbers of the
---             period; intact, the counter is as the last number left it; closed, the period must be opened or entered
---   "lost"    the same, but only a floor or an operator can say how far the counter had come
---   "stale"   the grant is not valid any more: check again. mixed is as above
---   "exhausted"  fewer than n numbers are left. text is the last sequence used. With a grant, the counter may have been
---             raised: from and upto are as above, and upto is absent if nothing was written
+-- If nothing is issued, it is a refusal of rules.lua or one of these:
+--   "missing" a grant is needed to open the period, to repair its counter, or to install a block. entered, id and
+--             ceiling are the values for the grant. A block must lie above the sequence above. last is the position of
+--             the counter, "-1" if it is unknown, and text is its content. The other fields are true or absent:
+--             exists: the counter exists; lost: it is lost; starts: a block must also lie above base of the grant;
+--             mixed: processes without a ledger may issue numbers in the period; intact: the counter is unchanged since
+--             the last number was issued; closed: the period must be opened or entered
+--   "lost"    like "missing", but only a floor or an operator can find out the position of the counter
+--   "stale"   the grant is not valid any more, and the caller must check again. mixed has the meaning above
+--   "exhausted"  fewer than n numbers are left. text is the last sequence used. If a grant raised the counter, from and
+--             upto have the meaning above; otherwise upto is absent
 local time, n = redis.pcall('TIME'), ARGV[6] + 0
 local json, id = string.byte(ARGV[8]) == 123
 
--- The usual case: the period is open, and the counter is as the caller may expect it. Other cases start over below.
+-- This is the usual case: the period is open, and its counter is at or above the high-water mark. If anything else is
+-- found, the script starts over below.
 if not json and not time.err and time[1] + 0 >= ARGV[2] + 0 and time[1] + 0 < ARGV[3] + 0 then
   local entered, top, copy = nil, ARGV[4] + 0, nil
   if string.find(ARGV[1], ' ledger', 1, true) then
     --include master
     id = master()
-    -- After an error, each of these is nil.
+    -- If HMGET fails, each of these is nil.
     local kept = redis.pcall('HMGET', KEYS[2], 'entered', 'ceiling', 'counterCopy', 'replID')
     entered, copy = kept[1], kept[4] == id and kept[3]
     top = copy and tonumber(kept[2]) and math.min(kept[2], top) or -1
@@ -62,14 +66,14 @@ if not json and not time.err and time[1] + 0 >= ARGV[2] + 0 and time[1] + 0 < AR
   end
   if entered == ARGV[1] then
     local held = redis.pcall('GET', KEYS[1])
-    -- Text that begins with 1 to 9 and is a number to tonumber is the same number to INCRBY, or INCRBY fails.
+    -- If a string begins with 1 to 9 and tonumber accepts it, INCRBY either reads the same number or fails.
     local last = held == ARGV[7] and held + 0
       or type(held) == 'string' and (string.byte(held) or 0) > 48 and tonumber(held)
     if last and last >= ARGV[7] + 0 and last + n <= top and (not copy or held == copy) then
       local left = redis.pcall('PTTL', KEYS[1])
       local issued = type(left) == 'number' and left >= 0 and redis.pcall('INCRBY', KEYS[1], n)
       if type(issued) == 'number' then
-        if copy then -- if this is refused, the next caller has a new block reserved
+        if copy then -- if HSET is refused, the next caller reserves a new block
           redis.pcall('HSET', KEYS[2], 'counterCopy', issued % 1e8 == 0 and string.format('%.0f', issued) or issued)
         end
         return issued
@@ -82,13 +86,13 @@ local options = json and cjson.decode(ARGV[8])
   or {all = string.find(ARGV[8], 'a', 1, true), far = string.find(ARGV[8], 'f', 1, true)}
 local purpose, grant, once = options.purpose, options.grant, options.once
 
--- The stored answer is 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY': the period entered, as 0.5.0 wrote it; the printed date
--- and the template, quoted as in Go, and with WithSharedCounter the type; the sequence; and the fingerprint of the key
--- that hides the sequence, or "plain".
+-- The stored answer has the form 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY'. PERIOD is the period entered, in the form of
+-- release 0.5.0. The printed date and the template are quoted as in Go; with WithSharedCounter, the quoted type
+-- follows. KEY is the fingerprint of the key that hides the sequence, or "plain".
 if once and not time.err then
   local answer = redis.call('GET', KEYS[3])
   if answer then
-    -- It is written again so that replicas can confirm it: they may not have confirmed the first attempt.
+    -- It is written again so that replicas can confirm it, because they may not have confirmed the first attempt.
     redis.call('SET', KEYS[3], answer, 'KEEPTTL')
     return cjson.encode({status = 'once', seconds = time[1] + 0, micros = time[2] + 0, text = answer})
   end
@@ -100,17 +104,17 @@ if options.keep and string.find(entered or '', ' ledger', 1, true) then return r
 local limit, expires = ARGV[4] + 0, ARGV[5]
 local mixed = entered and not string.find(entered, ' ledger', 1, true) or false
 
--- plain returns a number in a form that can be a command's argument. Redis 7.2.0 to 7.2.4 and Valkey 7.2.5 would pass
--- 100000000, and any other number that ends in eight zeros, in the form 1e+8.
+-- plain returns a number in a form that can be passed to a command. Redis 7.2.0 to 7.2.4 and Valkey 7.2.5 would pass
+-- 1e+8 for 100000000, and a similar form for any other number that ends in eight zeros.
 local function plain(number) return number % 1e8 == 0 and digits(number) or number end
 
--- baseOf returns the sequence before the first one of a period that was opened, 0 if that is unknown.
+-- baseOf returns the first sequence of a period that was opened, minus 1. It returns 0 if that sequence is unknown.
 local function baseOf(l) return (firstOf(l) or 1) - 1 end
 
--- opened says whether the period has a start, because it is entered or prepared.
+-- opened is true if the period is entered or prepared, so that its first sequence is known.
 local opened = state == 'ahead' or entered and label == enteredLabel
 
--- needed returns the reply that a grant is needed.
+-- needed returns the reply that a grant is needed, with the state of the period.
 local function needed(status)
   local above = unused and 0
     or math.max(ledgered and ceiling or 0, last or 0, highWater, lost and opened and baseOf(label) or 0)
@@ -119,7 +123,7 @@ local function needed(status)
     starts = (unused or lost) and not opened, intact = intact and true, closed = state ~= 'same'})
 end
 
--- This comes before the functions below, because Redis defines them anew in each run, which takes long.
+-- This comes before the functions below, because defining them takes long and Redis does so in each run.
 local closed = lost or state ~= 'same' and (state ~= 'ahead' or options.far)
 if closed and not grant and not options.next then
   return needed(unrecoverable and not operator and 'lost' or 'missing')
@@ -127,17 +131,18 @@ end
 
 local function stale() return reply('stale', nil, {mixed = mixed}) end
 
--- lifetime sets a key's expiry, unless the key already expires later: another caller may keep it longer. Without a
--- record, a counter belongs to nobody, and its expiry is set in any case.
+-- lifetime sets the expiry of a key. If the key already expires later, it stays as it is, because another caller may
+-- keep it longer. The expiry of a counter without a record is set in any case.
 local function lifetime(key, at)
   local left = entered and redis.call('PTTL', key) or 0
   local stays = left > 0 and math.floor((ms + left) / 1000 + 0.5) or 0
   redis.call('EXPIREAT', key, plain(math.max(at, stays)))
 end
 
--- save writes the record, which lives until seven days after the end of the last period opened, so that it outlives
--- weekends and holidays. EXPIREAT and an HDEL without effect come before the first write, since a server may refuse
--- them. EXPIREAT has no effect on a key that does not exist. The fields used, starts and claim are those of 0.5.0.
+-- save writes the record. The record expires seven days after the end of the last period that was opened, so that it
+-- outlives weekends and holidays. EXPIREAT and an HDEL without effect come before the first write, so that a server
+-- that refuses one of them has not written anything. EXPIREAT has no effect if the record does not exist, so it is
+-- repeated then. The fields used, starts and claim are those of release 0.5.0.
 local function save()
   local opened = ahead and tonumber(string.match(ahead, '%S+$')) or 0
   local ends = math.max(past, opened) + 7 * 24 * 60 * 60
@@ -154,10 +159,10 @@ local function save()
   if kept[1] then redis.call('HDEL', record, unpack(delete)) else redis.call('EXPIREAT', record, plain(ends)) end
 end
 
--- startsAt returns the first sequence of a period that is opened above base, in the form of the record.
+-- startsAt returns the first sequence of a period that begins above base, in the form of the record.
 local function startsAt(base) return base > 0 and digits(base + 1) end
 
--- enter makes the caller's period the one entered. starts is its first sequence, false for 1.
+-- enter makes the caller's period the period entered. starts is its first sequence, false for 1.
 local function enter(starts)
   if state ~= 'same' then
     if entered and label < enteredLabel then
@@ -173,20 +178,21 @@ local function enter(starts)
     end
   end
   if entered and not samePrint then print = label end
-  -- Labels up to the largest may have been used without the ledger. No label lies between LARGEST and "LARGEST+".
+  -- Labels up to the largest may have been used without the ledger. No label sorts between LARGEST and "LARGEST+".
   if not ledgered then ledger = false elseif not ledger then ledger = label < largest and largest .. '+' or label end
   first = starts or false
   entered = ARGV[1]
 end
 
--- permit fails if a counter must not be written. Its SET has a condition that is never true, so it writes no value. If
--- the counter exists, permit sets its expiry.
+-- permit fails if the server would refuse to write a counter. The condition of its SET is never true, so SET writes
+-- nothing. If the counter exists, permit sets its expiry.
 local function permit(key, content, at)
   if content then lifetime(key, at + 0) end
   redis.call('SET', key, '', content and 'NX' or 'XX')
 end
 
--- write sets a counter to a sequence, after permit. A counter of 16 or more digits stays as it is.
+-- write sets a counter to a sequence. permit must have been called before. A counter of 16 or more digits is not
+-- changed.
 local function write(key, content, number, seq, at)
   if not content then
     redis.call('SET', key, plain(seq), 'EXAT', at)
@@ -202,10 +208,11 @@ local function remember(issued)
   redis.call('SET', KEYS[3], answer, 'PX', plain(once.life))
 end
 
--- prepare opens the next period ahead of time. Nothing has been issued in it, so this may happen again, at any time.
+-- prepare opens the next period ahead of time. It can be repeated at any time before that period begins, because
+-- nothing has been issued in the period.
 local function prepare(p)
   if state ~= 'same' then
-    if ledgered and last and last >= 1e15 - 1 then return reply('exhausted', held) end -- no block can open it
+    if ledgered and last and last >= 1e15 - 1 then return reply('exhausted', held) end -- there cannot be another block
     return stale()
   end
   local name, begun = string.match(p.period, '^(%S+) (%S+)')
@@ -214,7 +221,7 @@ local function prepare(p)
     if not p.compared then return needed('missing') end
   end
   local there, content = read(KEYS[3])
-  local opened = (ahead == p.period or content or known(name)) and true -- not the content, which would be in the reply
+  local opened = (ahead == p.period or content or known(name)) and true -- not the content itself
   local floor = grant and grant.floor
   if not there and not floor then
     lost, held = opened, content
@@ -229,7 +236,7 @@ local function prepare(p)
   return used
 end
 
--- take issues n numbers, or fewer if that is allowed, from a counter that is not lost.
+-- take issues n sequences from a counter that is not lost, or fewer if the options allow it.
 local function take()
   local top = ledgered and (intact and math.min(limit, ceiling) or -1) or limit
   if ledgered and not intact then
@@ -243,20 +250,20 @@ local function take()
     if last >= limit or options.all and last + n > limit then return reply('exhausted', held) end
     if count < 1 or options.all then return needed('missing') end
   end
-  if once and n > 0 then redis.call('SET', KEYS[3], '', 'XX') end -- as below
+  if once and n > 0 then redis.call('SET', KEYS[3], '', 'XX') end -- fails if it must not be written; sets nothing
   if state == 'ahead' then
     enter(firstAhead)
     save()
   elseif old then
     save()
   end
-  if redis.call('PTTL', counter) < 0 then -- a SET or PERSIST by hand has removed the expiry
+  if redis.call('PTTL', counter) < 0 then -- the expiry was removed, by SET or PERSIST, for example
     redis.call('EXPIREAT', counter, expires)
   end
   -- At 10^15, no number is issued, and INCRBY may fail.
   local issued = last < 1e15 and redis.call('INCRBY', counter, count) or last
-  -- The copy is written after the counter, so the block stays in use if INCRBY is refused. If the copy is refused, the
-  -- next caller has a new block reserved.
+  -- The copy is written after the counter, so that the block stays in use if INCRBY is refused. If the copy is refused,
+  -- the next caller reserves a new block.
   if ledgered then redis.pcall('HSET', record, 'counterCopy', plain(issued)) end
   if once and n > 0 then remember(issued) end
   if count < n then return reply('part', nil, {last = digits(issued), count = count}) end
@@ -264,7 +271,7 @@ local function take()
 end
 
 if options.next then return prepare(options.next) end
-if operator and not grant then -- an operator's sequence that is used already needs none
+if operator and not grant then -- no grant is needed if the counter has already reached the operator's sequence
   return (last or 0) < options.seq and needed('missing') or take()
 end
 if not grant then return take() end
@@ -275,30 +282,31 @@ if grant.block and (grant.entered ~= (entered or '') or grant.ceiling ~= (ceilin
   return stale()
 end
 if ledgered and not grant.block then return stale() end
--- This is the second look. If another caller has opened the period meanwhile, the numbers follow its counter.
+-- The period is open, so another caller has opened it since the grant was prepared. The counter is not changed, and the
+-- numbers are taken from it.
 if not operator and state == 'same' and not lost and not grant.floor and not grant.block then
   local issued = take()
   return type(issued) == 'number' and reply('there', nil, {last = digits(issued), count = n}) or issued
 end
 
--- The rest creates the period's counter, or raises it, and issues n numbers. However late it runs, it does no harm: all
--- rules have been applied anew, and no counter is lowered.
+-- The rest creates or raises the counter of the period, and issues n sequences. It is safe even if it runs late,
+-- because all rules have been applied again and no counter is lowered.
 local floor, block = grant.floor, grant.block
--- The start of a period that is neither entered nor prepared is not known, even if its counter once existed.
+-- If the period is neither entered nor prepared, its start is not known, even if its counter once existed.
 local start = opened and baseOf(label) or grant.base
 local base = (unused or lost) and start or 0
--- With a ledger, the record's copy may show a loss that the caller did not see.
+-- With a ledger, the copy in the record may show a loss that the caller did not know of.
 local behind = operator and ledgered and label == enteredLabel and (tonumber(counterCopy) or 0) > (last or 0)
 local before = (lost or behind) and -1 or math.max(last or 0, base)
 local used, upto = math.max(last or 0, base, floor or 0, highWater), nil
 if block then
   upto = block[2]
-  -- Otherwise the block continues the one before, and so does the counter.
+  -- If the block directly follows the previous one, the counter does not skip anything.
   if not intact or block[1] ~= ceiling then used = math.max(used, block[1]) end
-  -- What remains of the block before is not skipped.
+  -- The rest of the previous block is not skipped.
   if used + n > limit and intact and last < ceiling and not operator then return reply('exhausted', held) end
   if used + n > upto and used + n <= limit then return stale() end
-  if used > limit then -- another template issued it, or the block lies beyond the limit
+  if used > limit then -- another template has issued it, or the block lies above the limit
     used = math.max(limit, last or 0)
     upto = used
   end
@@ -307,7 +315,7 @@ local enough = n == 0 or used + n <= limit
 local issued = enough and used + n or used
 permit(counter, held, expires)
 if once and n > 0 then redis.call('SET', KEYS[3], '', 'XX') end -- fails if it must not be written; sets nothing
-local known = opened or base == start or (last or 0) > start -- else the period had a lower start
+local known = opened or base == start or (last or 0) > start -- otherwise the period had a lower start
 enter(startsAt(known and start or 0))
 if block then ceiling, counterCopy, replID = upto, issued == last and held or plain(issued), id end
 save()
