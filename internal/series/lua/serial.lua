@@ -14,8 +14,8 @@
 --            keep      true: refuse a series that has a ledger as a conflict, instead of taking it out of the ledger
 --            once      {printed, key, life}: store the answer in KEYS[3] for life milliseconds; see below
 --            next      {period, expires, base, asks, compared}: prepare period, which is "LABEL FIRST PAST". Its
---                      counter is KEYS[3], which expires at expires. base is defined below. asks is true if the caller has a
---                      floor that must be queried first. compared is true if the caller has compared the clocks
+--                      counter is KEYS[3], which expires at expires. base is defined below. asks is true if the
+--                      caller has a floor that must be queried first. compared is true if it has compared the clocks
 --            grant     permission to open the period or to install a block, with these fields:
 --              checked, lease  the server's time at which the caller found that a grant was needed, and the time after
 --                              that for which the grant is valid, both in milliseconds
