@@ -21,21 +21,22 @@ func (g *Generator) Next(ctx context.Context, typ string) (string, error) {
 	return n.String(), err
 }
 
-// sequence issues the call's numbers. It is the published sequence, with each of its four ifs made safe.
+// sequence issues the numbers of a call, in the four steps of the published sequence. Each step is safe even if another
+// process acts between two steps.
 func (g *Generator) sequence(ctx context.Context, c *series.Call) (numbers series.Numbers, err error) {
 	defer c.End(&err)
 	for {
-		// 1. The counter exists: increment and return. One script, one round trip.
+		// 1. If the counter exists, increment it and return, in one round trip.
 		out := c.Take(ctx)
-		// 2. It is missing: one attempt at the redsync lock of this type and period.
+		// 2. If it is missing, try to get the redsync lock of this type and period.
 		if out.Step == series.Missing {
 			out = c.Lock(ctx, g.locks, out)
 		}
-		// 3. Got it: look again, and only if the counter is still missing query the floor and open the period.
+		// 3. With the lock, check again. If the counter is still missing, query the floor and open the period.
 		if out.Step == series.Locked {
 			out = c.Open(ctx, out)
 		}
-		// 4. Did not get it: wait briefly for the caller that did, and take again.
+		// 4. Without the lock, wait briefly for the caller that has it, and begin again.
 		if out.Step == series.Wait {
 			out = c.Wait(ctx)
 		}
@@ -45,21 +46,22 @@ func (g *Generator) sequence(ctx context.Context, c *series.Call) (numbers serie
 	}
 }
 
-// A Generator issues serial numbers; most callers want [Generator.Next]. It is safe for concurrent use. There is
-// nothing to close: its goroutines end with their work, and the Redis client remains the caller's. Make it once, with
-// [New]. Any number of Generators, in any number of processes, may issue numbers of the same type.
+// A Generator issues serial numbers; most callers only need [Generator.Next]. Create one per process with [New]. It is
+// safe for concurrent use. Any number of Generators, in any number of processes, may issue numbers of the same type. A
+// Generator need not be closed, because its goroutines end with their work. It does not close the Redis client.
 type Generator struct {
 	config
 	counters *series.Series
 	locks    locks
 	reporter *reporter // reports unused numbers; nil without an Unused hook
-	warned   sync.Map  // series, whose hooks were warned of the last day
+	warned   sync.Map  // series whose hooks have been warned that the last day is near
 }
 
-// New returns a Generator that keeps its counters in client, which may be a *redis.Client (of a single server or from
-// redis.NewFailoverClient) or a *redis.ClusterClient. New sends nothing to Redis.
+// New returns a Generator that keeps its counters in client. The client may be a *redis.Client (for a single server, or
+// from redis.NewFailoverClient) or a *redis.ClusterClient. New sends nothing to Redis.
 //
-// It is an error if client is nil or a *redis.Ring, or if an option is invalid. The message says what is allowed.
+// New returns an error if client is nil or a *redis.Ring, or if an option is invalid. The message lists the valid
+// values.
 func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	c, err := newConfig(client, opts)
 	if err != nil {
@@ -78,33 +80,34 @@ func newGenerator(c *config) *Generator {
 	return g
 }
 
-// NextNumber issues the next number of a type, for the period that Redis's clock shows at the instant of issue.
+// NextNumber issues the next number of a type, for the current period by Redis's clock.
 //
-// In an open period the call costs one round trip. The first call in a period opens it under a lock. While another
-// caller does that, the call waits until ctx ends, or for 30 s if ctx has no deadline. If Redis or the lock servers are
-// slow or silent, the call fails within 10 s, which all its steps share.
+// In an open period, the call takes one round trip. The first call in a period opens it under a lock. While another
+// caller does that, the call waits until ctx ends, or for up to 30 s if ctx has no deadline. If Redis or the lock
+// servers are slow or do not reply, the call fails within 10 s.
 //
-// The call returns as soon as ctx ends, even if Redis hangs. If the command was already sent, the number may have been
-// consumed: a gap, never a duplicate. The same is true of every other error that wraps a failure of Redis.
+// The call returns as soon as ctx ends, even if Redis hangs. If the command had already been sent, the number may have
+// been issued, which leaves a gap. The same is true if the call fails with an error that wraps a failure of Redis.
 //
-// Errors: [ErrInvalidType], [ErrExhausted], [ErrCounterLost], [ErrClockSkew], [ErrConflict], [ErrNotReplicated], the
-// floor's or the ledger's own, ctx's, or a failure of Redis.
+// The error matches [ErrInvalidType], [ErrExhausted], [ErrCounterLost], [ErrClockSkew], [ErrConflict] or
+// [ErrNotReplicated], or it wraps the error of the floor, of the ledger, of ctx or of Redis.
 func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) {
 	return g.issue(ctx, typ, "", 1, nil)
 }
 
-// NextN issues n consecutive numbers of a type, 1 to 100,000, in one round trip: all of them, in order, or, with an
-// error, none. They all belong to one period.
+// NextN issues n consecutive numbers of a type in one round trip, and returns them in order. n is 1 to 100,000. All
+// numbers are of the same period. With an error, NextN returns no numbers.
 //
-// Errors: as for [Generator.NextNumber], and [ErrInvalidRequest] for an invalid n. [ErrExhausted], which is also
-// returned if n exceeds a whole period, means that nothing was consumed. A cancelled call may have consumed all n.
+// The errors are those of [Generator.NextNumber], and [ErrInvalidRequest] if n is invalid. After [ErrExhausted], no
+// number was issued. NextN also returns this error if a period has fewer than n numbers. If the call is canceled, all n
+// numbers may have been issued, which leaves a gap.
 func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]Number, error) {
 	const most = 100_000
 	var refused error
 	switch {
 	case n < 1 || n > most:
 		refused = fmt.Errorf("%w: %d numbers at once: want 1 to %d", ErrInvalidRequest, n, most)
-	case int64(n) > g.limit: // a period opened before WithStart took effect may have more
+	case int64(n) > g.limit: // not g.limit-g.base, because the period may have been opened with a lower start
 		refused = fmt.Errorf("%w: %d of %s were asked for, and a period has %d", ErrExhausted, n, g.subject(typ), g.limit)
 	}
 	last, err := g.issue(ctx, typ, "", n, refused)
@@ -119,8 +122,8 @@ func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]Number, err
 	return numbers, nil
 }
 
-// issue issues n numbers of a type, for a request if there is one, and returns the last. An invalid type is reported
-// before refused, the error in the call's other arguments.
+// issue issues n numbers of a type, and returns the last of them. request is the ID of a repeatable request, "" for
+// none. refused is the error in the other arguments of the call; an invalid type is reported first.
 func (g *Generator) issue(
 	ctx context.Context, typ, request string, n int, refused error,
 ) (last Number, err error) {
@@ -153,7 +156,7 @@ func (g *Generator) issue(
 	return last, nil
 }
 
-// begin begins a call for a type, unless refused, the error in the call's other arguments, is set.
+// begin begins a call for a type. refused is the error in the other arguments of the call, nil if they are valid.
 func (g *Generator) begin(ctx context.Context, typ, request string, n int, refused error) (*series.Call, error) {
 	if err := cmp.Or(g.template.CheckType(typ), refused); err != nil {
 		return nil, err
@@ -161,11 +164,13 @@ func (g *Generator) begin(ctx context.Context, typ, request string, n int, refus
 	return g.counters.NewCall(ctx, typ, request, n)
 }
 
-// Peek returns the last number issued in the current period, with Seq 0 if there was none. It writes nothing, opens
-// nothing and does not ask the floor. By the time it returns, others may have issued more.
+// Peek returns the last number issued in the current period. If none was issued, its Seq is 0. Peek writes nothing,
+// does not open the period and does not query the floor. When it returns, other callers may already have issued more
+// numbers.
 //
-// Errors: [ErrInvalidType], [ErrCounterLost] (also with a floor or a ledger), [ErrExhausted] if somebody has set the
-// counter above 10^15-1, [ErrClockSkew], [ErrConflict], ctx's, or a failure of Redis.
+// The error matches [ErrInvalidType], [ErrClockSkew] or [ErrConflict], or it wraps the error of ctx or of Redis. It
+// matches [ErrCounterLost] if the counter is lost, even if a floor or a ledger will repair it, and [ErrExhausted] if
+// the counter was set above 10^15-1 by hand.
 func (g *Generator) Peek(ctx context.Context, typ string) (n Number, err error) {
 	c, err := g.begin(ctx, typ, "", 0, nil)
 	if err != nil {
@@ -179,35 +184,34 @@ func (g *Generator) Peek(ctx context.Context, typ string) (n Number, err error) 
 }
 
 // Parse parses a number that was issued by a Generator with the same template, period, day start, year start and time
-// zone. It refuses anything that cannot have been issued: a date that does not exist in the calendar or the zone,
-// sequence 0, missing or excess padding, text before or after. It does not ask Redis. See [Scheme.Parse] for its
-// errors.
+// zone. It does not use Redis. See [Scheme.Parse] for the strings that it refuses, and for its errors.
 func (g *Generator) Parse(s string) (Number, error) { return g.parse(s) }
 
-// Scheme returns the Generator's Scheme: the part of it that needs no Redis.
+// Scheme returns a Scheme with the settings of the Generator.
 func (g *Generator) Scheme() *Scheme { return &Scheme{g.scheme} }
 
-// NextOnce issues a number for a request that may be repeated. For 48 hours, or as long as [WithOnceFor] says, the same
-// request of the same type gets the same number, across midnights and from any process. It is for callers that deliver
-// at least once, such as queues and HTTP clients that retry, and for repeating a call whose answer was lost: the
-// repetition leaves neither a duplicate nor a gap.
+// NextOnce issues a number for a request that may be repeated. For 48 hours, or the time of [WithOnceFor], a repeated
+// request of the same type gets the same number, even after midnight and from another process. It is for callers that
+// deliver at least once, such as queues, and HTTP clients that retry. It is also the way to repeat a call whose reply
+// was lost without leaving a gap.
 //
-// requestID is 1 to 128 bytes of printable UTF-8 that distinguish the request from every other of that type, such as a
-// message's ID. An Idempotency-Key alone is not enough: two users may send the same one, so combine it with the user's
-// ID, as the recipe in the README does. A refused request is not remembered. An answered request gets its answer again
-// even if the period is exhausted or lost by then. A request takes about 250 bytes of Redis's memory for that time; if
-// Redis loses them, a repeated request gets another number.
+// requestID distinguishes the request from all others of the type, such as the ID of a message. It must be 1 to 128
+// bytes of printable UTF-8. An Idempotency-Key alone is not enough, because two users may send the same one; combine it
+// with the ID of the user, as in docs/business-numbers.md. A request that fails is not remembered. A remembered request
+// gets its number even if the period is exhausted or its counter lost by then. Redis needs about 250 bytes for each
+// remembered request. If Redis loses them, a repeated request gets another number.
 //
-// The number is repeated as it was printed, even by a Generator with another template or [Period]. Only a Generator
-// that has its key can repeat a hidden number; see [WithHiddenSequence].
+// The number is repeated as it was printed, even by a Generator with another template or [Period]. A hidden number can
+// be repeated only by a Generator that has its key; see [WithHiddenSequence].
 //
-// The answer is final. If the number turns out to be taken already, which only a floor that answered too low can cause,
-// the same request would get it again: use [Generator.Next] instead.
+// The number of a request does not change. If it turns out to be taken, which only a wrong answer of the floor can
+// cause, repeating the request does not help; use [Generator.Next] instead.
 //
-// The call costs one round trip, which it does not share with other calls. Errors: as for [Generator.NextNumber], and
-// [ErrInvalidRequest] for an invalid requestID, in which case nothing was sent. [ErrConflict] may also mean that the
-// stored answer is a hidden number whose key this Generator does not have, or, with [WithSharedCounter], that it has
-// another type. After any other error, and after a cancelled call, ask again with the same requestID.
+// The call takes one round trip, which it does not share with other calls. The errors are those of
+// [Generator.NextNumber], and [ErrInvalidRequest] if requestID is invalid; nothing was sent then. [ErrConflict] can
+// also mean that the remembered number is hidden by a key that this Generator does not have, or that it has another
+// type, with [WithSharedCounter]. After any other error, and after a canceled call, repeat the request with the same
+// requestID.
 func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (Number, error) {
 	var refused error
 	if wrong := checkText(requestID, 1, 128, unicode.IsPrint); wrong != "" {
@@ -216,7 +220,7 @@ func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (Number
 	return g.issue(ctx, typ, requestID, 1, refused)
 }
 
-// plain is stored instead of the key's fingerprint if the sequence is not hidden.
+// plain is stored instead of the fingerprint of the key if the sequence is not hidden.
 const plain = "plain"
 
 // repeated returns the number in the stored answer to a request.
@@ -236,8 +240,8 @@ func (g *Generator) repeated(typ, request string, a *series.Answer) (Number, err
 	return newNumber(t, span, typ, a.Seq), nil
 }
 
-// readAnswer returns an answer's span, the template that printed it, which may not be this Generator's, and its type if
-// types share a counter.
+// readAnswer returns the span of a stored answer, the template that printed it, and its type if all types share a
+// counter. The template may differ from that of g.
 func (g *Generator) readAnswer(a *series.Answer) (s calendar.Span, t *template.Template, typ string, err error) {
 	unit, start, ok := calendar.ParseName(a.Period.Calendar)
 	if !ok {
