@@ -16,8 +16,8 @@ import (
 	"github.com/dailyserial/serial/internal/series"
 )
 
-// An Option configures a [Generator]; some also configure a [Scheme]. [New] and [NewScheme] check the options. Their
-// order does not matter; if an option is given twice, the last one counts.
+// An Option configures a [Generator] or a [Scheme]. [New] and [NewScheme] check the options. Their order has no effect.
+// If an option is given twice, the second one applies.
 type Option interface {
 	apply(*config) error
 }
@@ -25,7 +25,7 @@ type Option interface {
 // An option is the only implementation of Option.
 type option struct {
 	name      string
-	forScheme bool  // allowed for NewScheme
+	forScheme bool  // NewScheme accepts the option
 	err       error // error in the arguments, nil if they are valid
 	set       func(*config)
 }
@@ -42,7 +42,7 @@ func (o option) apply(c *config) error {
 	return o.err
 }
 
-// refuseIf returns an error if an argument is wrong.
+// refuseIf returns an error with the given text if wrong is true.
 func refuseIf(wrong bool, format string, args ...any) error {
 	if !wrong {
 		return nil
@@ -52,12 +52,12 @@ func refuseIf(wrong bool, format string, args ...any) error {
 
 type config struct {
 	scheme
-	schemeOnly  bool                    // NewScheme was called
-	issuing     series.Config           // settings for the series alone
+	schemeOnly  bool                    // only options for a Scheme are accepted
+	issuing     series.Config           // settings that a Scheme does not have
 	ledger      Ledger                  // nil for none
-	lockClients []redis.UniversalClient // nil for the counters' own client
+	lockClients []redis.UniversalClient // nil for the client that has the counters
 	hooks       []Hooks
-	program     programName // of the command that errors name
+	program     programName // name of the command in errors
 }
 
 func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
@@ -79,7 +79,7 @@ func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
 	return c, errors.Join(append(errs, c.complete()...)...)
 }
 
-// applyAll applies options.
+// applyAll applies options, and returns their errors.
 func (c *config) applyAll(opts []Option) (errs []error) {
 	for i, o := range opts {
 		if o == nil {
@@ -91,7 +91,7 @@ func (c *config) applyAll(opts []Option) (errs []error) {
 	return errs
 }
 
-// newSeries returns the series of c's scheme.
+// newSeries returns a Series with the settings of c.
 func (c *config) newSeries() *series.Series {
 	i, t := c.issuing, c.template
 	i.Prefix, i.Shared, i.Calendar, i.Counts, i.PrintMark = c.prefix, c.shared, c.calendar, c.counts(), t.PrintMark()
@@ -109,16 +109,16 @@ func (c *config) newSeries() *series.Series {
 	return series.New(i)
 }
 
-// isNil reports whether v is nil or holds a nil pointer, function, map, slice or channel.
+// isNil reports whether v is nil, or contains a nil pointer, function, map, slice or channel.
 func isNil(v any) bool {
 	nillable := []reflect.Kind{reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan}
 	r := reflect.ValueOf(v)
 	return !r.IsValid() || slices.Contains(nillable, r.Kind()) && r.IsNil()
 }
 
-// checkClient refuses a nil client, and a *redis.Ring, which moves keys to another shard when one dies.
+// checkClient refuses a nil client, and a *redis.Ring, because a Ring moves keys to another shard when one fails.
 func checkClient(client redis.UniversalClient) error {
-	// Only a Ring has this method, so a type that embeds one is refused too.
+	// Only a Ring has this method. A type that embeds a Ring has it, too, and is refused.
 	_, ring := client.(interface{ SetAddrs(map[string]string) })
 	return cmp.Or(
 		refuseIf(isNil(client), "serial: the Redis client is nil"),
@@ -126,41 +126,45 @@ func checkClient(client redis.UniversalClient) error {
 			"want *redis.Client, a Sentinel client or *redis.ClusterClient"))
 }
 
-// WithStart sets the first sequence of every period. It applies to periods opened from then on; a period that is
-// already open continues where it is. With [Never] there is only one period, so the option applies once.
+// WithStart sets the first sequence of every period that is opened afterwards. A period that is already open continues
+// where it is. With [Never] there is only one period, so the option has no effect once that period is open.
 //
-// [Generator.Peek], [Generator.History] and [Generator.Audit] of the period entered last, or of a prepared one, use the
-// start with which that period was opened. For earlier periods they use the Generator's own start, so audit those
-// periods before you change it.
+// [Generator.Peek], [Generator.History] and [Generator.Audit] use the start with which a period was opened, if it is
+// the current period or a prepared one. For earlier periods they use the start of the Generator. Audit those periods
+// before you change it.
 //
-// Default 1. It must be 1 to the largest sequence that the template prints; see [Scheme.Limits].
+// seq must be 1 to the largest sequence that the template prints; see [Scheme.Limits]. The default is 1.
 func WithStart(seq int64) Option {
 	err := refuseIf(seq < 1,
 		"serial: WithStart(%d): want 1 to the largest sequence that the template prints", seq)
 	return option{"WithStart", true, err, func(c *config) { c.base = seq - 1 }}
 }
 
-// WithLast sets the last sequence of every period: the end of an authorised range of numbers. After it, calls fail with
-// [ErrExhausted]. It may change at any time, and processes may differ meanwhile. [Generator.Raise] and
-// [Generator.Takeover] above it are refused. A floor may answer more, up to the largest sequence that the template
-// prints: the range is then used up. Reading and parsing numbers ignore it; [Scheme.Limits] returns it.
+// WithLast sets the last sequence of every period, for example the end of an authorized range of numbers. Calls that
+// would exceed it fail with [ErrExhausted]. [Generator.Raise] and [Generator.Takeover] refuse a larger sequence. The
+// option may change at any time, and processes may have different values while it does.
 //
-// Default the largest sequence that the template prints. It must be at least the first sequence, see [WithStart], and
-// at most that largest one.
+// A floor may return a larger sequence, up to the largest that the template prints; the range is then exhausted. The
+// option does not affect how numbers are read and parsed. [Scheme.Limits] returns it.
+//
+// seq must be at least the first sequence (see [WithStart]), and at most the largest sequence that the template prints,
+// which is the default.
 func WithLast(seq int64) Option {
 	err := refuseIf(seq < 1,
 		"serial: WithLast(%d): want the first sequence to the largest that the template prints", seq)
 	return option{"WithLast", true, err, func(c *config) { c.last = seq }}
 }
 
-// WithLockClients sets the servers that keep the lock for opening a period: independent masters, of which a majority
-// must grant it (Redlock). Uniqueness does not depend on the lock, which only decides who asks the floor.
+// WithLockClients sets the servers that keep the lock for opening a period. They must be independent masters. A call
+// gets the lock if the majority of them grants it (Redlock). Uniqueness does not depend on the lock, which only
+// determines which process queries the floor.
 //
-// Each client must reach a server of its own, because a server grants a lock only once. If two clients reach the same
-// server, and the other clients are not a majority, no caller ever gets the lock: a call that has to open a period
-// waits, and then fails with an error that mentions this possibility.
+// Every client must connect to a different server. If two clients reach the same server, only one of them can get the
+// lock there, and the rest may be too few for a majority. Calls that have to open a period then wait and fail. New
+// cannot detect this, but the error mentions it.
 //
-// Default the counters' own client. An empty list, a nil client, a *redis.Ring and the same client twice are refused.
+// By default, the lock is kept on the client that has the counters. New returns an error if the list is empty, or if it
+// contains a nil client, a *redis.Ring, or the same client twice.
 func WithLockClients(clients ...redis.UniversalClient) Option {
 	clients = slices.Clone(clients)
 	err := checkLockClients(clients)
@@ -183,34 +187,36 @@ func checkLockClients(clients []redis.UniversalClient) error {
 		"serial: WithLockClients: no client is given; leave the option out to lock on the counters' own client")
 }
 
-// WithMaxSkew sets how far Redis's clock may differ from this host's when a period is opened or a prepared period is
-// entered. Beyond that, calls fail with [ErrClockSkew], so a wrong clock does not open a day in 2031.
+// WithMaxSkew sets the largest accepted difference between Redis's clock and this host's clock when a period is opened
+// or a prepared period is entered. If the clocks differ by more, calls fail with [ErrClockSkew]. So a wrong clock
+// cannot open a day in 2031.
 //
-// Default 1 h. 0 is refused; a negative value turns the check off.
+// The default is 1 hour. A negative value turns the check off. 0 is an error.
 func WithMaxSkew(skew time.Duration) Option {
 	err := refuseIf(skew == 0, "serial: WithMaxSkew(0) would refuse every clock; "+
 		"want positive values, or negative ones to turn the check off")
 	return option{"WithMaxSkew", false, err, func(c *config) { c.issuing.MaxSkew = skew }}
 }
 
-// WithOnceFor sets how long [Generator.NextOnce] remembers an answer, from when it was first given; a repetition does
-// not extend that. It applies to requests answered from then on. Redis needs about 250 bytes for each.
+// WithOnceFor sets how long [Generator.NextOnce] remembers the number of a request. The time begins with the first
+// answer, and repeating the request does not extend it. Changing the duration affects only requests that are first
+// answered after the change. Redis needs about 250 bytes for each request.
 //
-// Default 48 h. It must be a minute to 40 days.
+// d must be 1 minute to 40 days. The default is 48 hours.
 func WithOnceFor(d time.Duration) Option {
 	err := refuseIf(d < time.Minute || d > 40*24*time.Hour,
 		"serial: WithOnceFor(%v): want 1m to 960h, which is 40 days", d)
 	return option{"WithOnceFor", false, err, func(c *config) { c.issuing.OnceFor = d }}
 }
 
-// WithReplicas requires that n replicas confirm every number within timeout, before it is returned. If n is the number
-// of all replicas that may be promoted, the next master that Redis promotes has the number. WAIT asks for the
-// confirmation, sent together with the command that it confirms. If too few replicas confirm, the call fails with
-// [ErrNotReplicated], and its numbers are gaps.
+// WithReplicas makes every call wait until n replicas have confirmed its numbers, for at most timeout. If n is the
+// number of all replicas that can be promoted, the next master that Redis promotes has the numbers. The confirmation is
+// requested with WAIT, in the same round trip. If too few replicas confirm, the call fails with [ErrNotReplicated], and
+// its numbers are a gap.
 //
-// Default 0, which waits for no replica. n must be 0 to 1,000. The timeout must be whole milliseconds, at least one,
-// and at most half of the client's read timeout, or 2.5 s if that is unlimited. The client must be a *redis.Client or a
-// *redis.ClusterClient itself, not a type that embeds one.
+// n must be 0 to 1,000. The default is 0, which waits for no replica. timeout must be at least 1 ms, a multiple of 1
+// ms, and at most half of the client's read timeout (2.5 s if that is unlimited). The client must be a *redis.Client or
+// a *redis.ClusterClient, not a type that embeds one.
 func WithReplicas(n int, timeout time.Duration) Option {
 	err := cmp.Or(
 		refuseIf(n < 0 || n > 1000, "serial: WithReplicas(%d, %v): want 0 to 1000 replicas", n, timeout),
@@ -220,8 +226,8 @@ func WithReplicas(n int, timeout time.Duration) Option {
 	return option{"WithReplicas", false, err, func(c *config) { c.issuing.Replicas = replicas }}
 }
 
-// checkReplicas limits the timeout to half of the read timeout, which leaves half for everything else. It refuses other
-// types of client, which may send WAIT to a different server from the write.
+// checkReplicas limits the timeout to half of the read timeout, so that half is left for everything else. It refuses
+// other types of clients, because they may send WAIT and the write to different servers.
 func checkReplicas(client redis.UniversalClient, c series.Replicas) error {
 	if c.N == 0 {
 		return nil
@@ -238,10 +244,10 @@ func checkReplicas(client redis.UniversalClient, c series.Replicas) error {
 		c.N, c.Timeout, most)
 }
 
-// WithKeyPrefix sets the beginning of every key: a namespace for a tenant or an environment. Generators with different
+// WithKeyPrefix sets the first part of every key, for example a tenant or an environment. Generators with different
 // prefixes share nothing.
 //
-// Default "serial". It must be valid as a type; see [ErrInvalidType].
+// The prefix must be valid as a type; see [ErrInvalidType]. The default is "serial".
 func WithKeyPrefix(prefix string) Option {
 	err := name.Check(prefix)
 	if err != nil {
@@ -250,37 +256,40 @@ func WithKeyPrefix(prefix string) Option {
 	return option{"WithKeyPrefix", true, err, func(c *config) { c.prefix = prefix }}
 }
 
-// WithSharedCounter makes all types of the key prefix count together, as one series: FA2101-0001, AV2101-0002. Each
-// number is printed with its caller's type. Only with this option may a template leave {type} out; the type is then "",
-// in calls and in Numbers, and any other is [ErrInvalidType].
+// WithSharedCounter makes all types of the key prefix share one counter, as one series: FA2101-0001, AV2101-0002. Each
+// number is printed with the type of its call. Only with this option may a template omit {type}. The type is then "" in
+// calls and in Numbers, and any other type is [ErrInvalidType].
 //
-// Every process of the key prefix must have this option. Nothing detects one without it, which counts each type by
-// itself and so prints numbers that exist already. To join types that have counted by themselves, start all processes
-// again when a period begins, or use another key prefix and another literal in the template; see docs/settings.md.
+// Every process with the key prefix must have this option. A process without it is not detected: it has a separate
+// counter for each type, and prints numbers that already exist. To combine types that have had separate counters,
+// restart all processes at the beginning of a period, or use another key prefix and another literal in the template;
+// see docs/settings.md.
 //
-// A [Ledger] and package gapless see the series that [Scheme.Series] returns, such as "serial:*". A floor is called
-// with "", and must answer for all types. [Generator.Peek], [Generator.Raise] and the other methods take any valid
-// type, act on the series, and print its numbers with that type. An audit counts the numbers of all types.
-// [Generator.NextOnce] with an ID that was answered with another type is [ErrConflict].
+// [Scheme.Series] returns the name of the series for a [Ledger] and for package gapless, such as "serial:*". A floor is
+// called with the type "", and must answer for all types. [Generator.Peek], [Generator.Raise] and the other methods
+// accept any valid type, act on the series, and print its numbers with that type. An audit includes the numbers of all
+// types. [Generator.NextOnce] fails with [ErrConflict] if its request was answered with another type.
 //
-// Default: each type has a series of its own.
+// By default, each type has a separate series.
 func WithSharedCounter() Option {
 	return option{"WithSharedCounter", true, nil, func(c *config) { c.shared = true }}
 }
 
-// WithFloor sets a function that asks a source that outlives Redis, usually for the greatest number in a database. It
-// returns the highest sequence of typ that may already have been used in the period that begins at start, 0 if none
-// was. It is called whenever a counter has to be created or repaired, under the lock of that type and period, so only
-// one process asks. The counter then continues above the answer, so a lost counter is repaired, without
-// [ErrCounterLost]. The answer must not fall when a document is deleted; otherwise its number is issued again after a
-// loss.
+// WithFloor sets a function that returns the highest sequence of typ that may have been used in the period that begins
+// at start, or 0 if none was used. Usually it queries the database in which the numbers are stored. It is called when a
+// counter has to be created or repaired. The counter then continues above the answer, so a lost counter is repaired
+// instead of causing [ErrCounterLost]. The lock of the type and period is held during the call, so only one process
+// runs the query.
 //
-// The function's context ends with the caller's, and at the latest 7 s after the lock was requested, before the lock
-// expires. It ends earlier if Redis was slow, because all steps of a call share 10 s. If the function fails, the call
-// returns its error, and nothing is issued. An answer below 0, or above the largest sequence that
-// the template prints, is an error too.
+// The answer must not become lower when a document is deleted. Otherwise the number of that document is issued again
+// after a loss.
 //
-// Default none; nil is refused.
+// The context of the function ends with that of the caller, and at the latest 7 s after the lock was requested, which
+// is before the lock expires. It ends earlier if Redis was slow, because all steps of a call together have 10 s. If the
+// function fails, the call returns its error, and nothing is issued. It is also an error if the answer is negative or
+// larger than the template can print.
+//
+// There is no floor by default. The function must not be nil.
 func WithFloor(floor func(ctx context.Context, typ string, start time.Time) (int64, error)) Option {
 	err := refuseIf(floor == nil, "serial: WithFloor: the function is nil")
 	return option{"WithFloor", false, err, func(c *config) { c.issuing.Floor = floor }}

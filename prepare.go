@@ -7,25 +7,27 @@ import (
 	"github.com/dailyserial/serial/internal/series"
 )
 
-// Prepare opens the current period and the next one. The first caller in a prepared period then only has to enter it,
-// without a lock and without querying the floor of [WithFloor]. Call Prepare on the evening before a busy day, or in a
-// daily job. It may run any number of times, and in any number of processes at once. With [Never], it opens the one
-// period.
+// Prepare opens the current period and the next one. The first call in a prepared period then needs no lock and does
+// not query the floor of [WithFloor]. Call Prepare on the evening before a busy day, or in a daily job. It may run any
+// number of times, and in several processes at once. With [Never], it opens the only period.
 //
-// A prepared period keeps its time zone and day start: with others, calls fail with [ErrConflict] until that period has
-// ended. If a prepared counter is gone when its period begins, calls fail with [ErrCounterLost]. Prepare returns the
-// same error if a clock that was ahead may have used the next period, and its counter is gone: with a ledger the first
-// call in that period repairs it; without one, [Generator.Raise] does once the period has begun. With a ledger, the
-// first call in a period still has a block reserved.
+// A prepared period keeps its time zone and day start. Calls with other settings fail with [ErrConflict] until that
+// period has ended. If the counter of a prepared period is missing when the period begins, calls fail with
+// [ErrCounterLost]. Prepare itself fails with this error if the next period may have been used because a clock was
+// ahead, and its counter is missing. A ledger repairs such a period with the first call in it. Without a ledger, use
+// [Generator.Raise] after the period has begun. If there is a ledger, the first call in a prepared period still
+// reserves a block.
 //
-// The next period is opened only if it begins no later than the day of [WithUntil]. After that day, the error is
+// The next period is opened only if it begins no later than the day of [WithUntil]. After that day, Prepare fails with
 // [ErrExhausted].
 //
-// Prepare costs one round trip for each of the two periods, and one more to compare the clocks if the next one must be
-// opened. With a floor, a period that must be opened also costs the lock and a query to the floor. Each of the two
-// periods has the time of a call of [Generator.Next]. After an error, or if ctx ends, one or both of the periods may be
-// open; Prepare may be repeated. Errors: [ErrInvalidType], [ErrExhausted] as described above, [ErrCounterLost],
-// [ErrClockSkew], [ErrConflict], [ErrNotReplicated], the floor's or the ledger's own, ctx's, or a failure of Redis.
+// Prepare takes one round trip for each of the two periods, and one more to compare the clocks if the next period must
+// be opened. If there is a floor, each period that must be opened also needs the lock and a query to the floor. The
+// time limits of [Generator.Next] apply to each of the two periods. After an error or a canceled call, one or both of
+// the periods may be open, and Prepare may be repeated.
+//
+// The error matches [ErrInvalidType], [ErrExhausted], [ErrCounterLost], [ErrClockSkew], [ErrConflict] or
+// [ErrNotReplicated], or it wraps the error of the floor, of the ledger, of ctx or of Redis.
 func (g *Generator) Prepare(ctx context.Context, typ string) error {
 	c, err := g.begin(ctx, typ, "", 0, nil)
 	if err == nil {
@@ -34,7 +36,7 @@ func (g *Generator) Prepare(ctx context.Context, typ string) error {
 	return g.finish(ctx, c, typ, err)
 }
 
-// prepare opens the current period, which a full one is already, and the next one.
+// prepare opens the current period, unless it is exhausted, and the next one.
 func (g *Generator) prepare(ctx context.Context, c *series.Call) (err error) {
 	defer c.End(&err)
 	for tried := false; ; tried = true {
@@ -43,7 +45,7 @@ func (g *Generator) prepare(ctx context.Context, c *series.Call) (err error) {
 		if err != nil && (tried || !(refused && refusal.Status == series.Exhausted)) {
 			return err
 		}
-		if !tried { // each of the two periods has the time of a call
+		if !tried { // the next period has its own time limit
 			c.Restart()
 		}
 		if out := c.Prepare(ctx, g.locks); out.Step != series.Again {
