@@ -16,76 +16,76 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// These are the errors that callers act on; match them with [errors.Is]. Every other failure wraps its cause.
+// These are the errors that callers can handle; match them with [errors.Is]. Every other error wraps its cause.
 //
-// An error matches [context.Canceled] or [context.DeadlineExceeded] if and only if the caller's own context ended, or
-// the error of a floor or ledger matches it. It may match one of the errors below at the same time.
+// An error matches [context.Canceled] or [context.DeadlineExceeded] only if the caller's context has ended, or if the
+// error of a floor or ledger matches it. It may match one of the errors below, too.
 var (
-	// ErrInvalidType means that a type is not 1 to 64 bytes of letters, digits (of any script) and - _ . /, that it
-	// contains an invisible character, or that Unicode's normalization form NFKC changes it. For example, NFKC changes
-	// full-width letters and the KELVIN SIGN. Marks of a script may follow a letter, as in Hindi, Bengali and Thai, and
-	// the letters U+0E33 of Thai and U+0EB3 of Lao are allowed although NFKC changes them. With a template whose check
-	// digit covers letters, only ASCII types are allowed, and with the check digit s10 only types without ASCII digits.
+	// ErrInvalidType means that a type is not valid. A type must have 1 to 64 bytes of letters and digits (of any script)
+	// and - _ . / without invisible characters, and Unicode's normalization form NFKC must not change it. For example,
+	// NFKC changes full-width letters and the KELVIN SIGN. Marks of a script may follow a letter, as in Hindi, Bengali
+	// and Thai. The letters U+0E33 of Thai and U+0EB3 of Lao are allowed although NFKC changes them. If the check digit
+	// of the template covers letters, a type must be ASCII, and with the check digit s10 it must have no ASCII digits.
 	// Nothing was sent to Redis.
 	ErrInvalidType = template.ErrInvalidType
 
-	// ErrExhausted means that the period has fewer numbers left than the call asked for. The counter did not move,
-	// although a ledger may have moved it to the start of a new block. A smaller batch may still succeed. To continue
-	// the period, make {seq} wider, or the last sequence of [WithLast] larger. It also means that the day of [WithUntil]
-	// has ended, or that somebody has set the counter above 10^15-1.
+	// ErrExhausted means that the period has fewer numbers left than the call requested, or that the day of [WithUntil]
+	// has ended. The call issued nothing, but with a ledger it may have moved the counter to the start of a new block. A
+	// smaller batch may still succeed. To continue the period, increase the width of {seq}, or the last sequence of
+	// [WithLast]. The error is also returned if the counter was set above 10^15-1 by hand.
 	ErrExhausted = errors.New("serial: numbers exhausted")
 
-	// ErrCounterLost means that the period was open, but its counter is gone, went back or holds something other than a
-	// number, and the last number is unknown: there is no floor, and there is no ledger or it was turned on after the
-	// loss. It is also returned for a period that Redis's clock entered while it was ahead, if that period's counter is
-	// gone. To end it, call [Generator.Raise] with the last number used. [Generator.Peek] and [Generator.Audit] repair
-	// nothing, so they return it even with a floor or a ledger.
+	// ErrCounterLost means that the period was open, but its counter is missing, too low or not a number, and that the
+	// last number is unknown. There is then no floor, and either no ledger or one that was introduced after the loss. The
+	// error is also returned for a period that was opened while Redis's clock was ahead, if the counter is missing. To
+	// end it, call [Generator.Raise] with the last number that was used. [Generator.Peek] and [Generator.Audit] do not
+	// repair the counter, so they return this error even if there is a floor or a ledger.
 	ErrCounterLost = errors.New("serial: counter lost")
 
-	// ErrClockSkew means that Redis's clock is more than 5 s behind the start of a period already entered, or that it
-	// differs from this host's clock by more than [WithMaxSkew] when a period is opened or a prepared period is
-	// entered.
+	// ErrClockSkew means that Redis's clock is more than 5 s behind the beginning of a period in which numbers were
+	// issued. It also means that Redis's clock and this host's clock differ by more than [WithMaxSkew] when a period is
+	// opened or a prepared period is entered.
 	ErrClockSkew = errors.New("serial: clock skew")
 
 	// ErrConflict means that the type is in use with other settings. The message names them:
 	//
-	//   - another [Period] or year start: the conflict lasts as long as the series. To begin a new series, use another
+	//   - Another [Period] or year start. The conflict lasts as long as the series. To begin a new series, use another
 	//     type, or another key prefix together with another literal in the template.
-	//   - other period bounds, for example from another time zone, or a ledger that this Generator does not have: the
-	//     conflict ends with the period in force, or at once with [Generator.Takeover].
-	//   - a template or key that could print two sequences as the same number: the conflict ends with the last period
-	//     in which the other one was used.
+	//   - Other bounds of the period, for example because of another time zone, or a ledger that this Generator does not
+	//     have. The conflict ends with the current period of the series, or at once with [Generator.Takeover].
+	//   - A template or key with which two sequences could be printed as the same number. The conflict ends with the last
+	//     period in which the other template or key was used.
 	//
-	// From [Generator.NextOnce] it may also mean that the stored answer has a sequence hidden by a key that this
-	// Generator does not have.
+	// From [Generator.NextOnce] it can also mean that the number of the request is hidden by a key that this Generator
+	// does not have.
 	ErrConflict = errors.New("serial: conflicting period")
 
 	// ErrInvalidRequest means that the request ID for [Generator.NextOnce] is not 1 to 128 bytes of printable UTF-8, or
 	// that the count for [Generator.NextN] is not 1 to 100,000. Nothing was sent to Redis.
 	ErrInvalidRequest = errors.New("serial: invalid request")
 
-	// ErrInvalidNumber means that a text cannot have been issued as a number with this template, period and time zone;
-	// see [Generator.Parse] and [Scheme.Parse].
+	// ErrInvalidNumber means that a string cannot be a number with this template, period and time zone; see
+	// [Generator.Parse] and [Scheme.Parse].
 	ErrInvalidNumber = template.ErrInvalidNumber
 
-	// ErrCheckDigit means that a number is mistyped, because its check digit is wrong. It is reported before any other
-	// fault of the sequence or the date, unless a character is not allowed in its place at all. The error also matches
-	// [ErrInvalidNumber].
+	// ErrCheckDigit means that a number was mistyped, because its check digit is wrong. It is reported before other
+	// errors in the sequence or the date, but after a character that is not allowed at its position. The error also
+	// matches [ErrInvalidNumber].
 	ErrCheckDigit = template.ErrCheckDigit
 
-	// ErrImpossibleDate means that only the date keeps a text from being a number: it does not exist in the calendar or
-	// the time zone, its parts contradict each other, or no number has a date so early or late. The error also matches
-	// [ErrInvalidNumber].
+	// ErrImpossibleDate means that a string has the form of a number, but its date is wrong. The date does not exist in
+	// the calendar or the time zone, its parts contradict each other, or it is too early or too late for a number. The
+	// error also matches [ErrInvalidNumber].
 	ErrImpossibleDate = template.ErrImpossibleDate
 
 	// ErrNotReplicated means that too few replicas confirmed a number in time; see [WithReplicas]. The number is not
-	// returned and leaves a gap, except with [Generator.NextOnce]: if the request is repeated, it gets the number once
-	// enough replicas confirm it.
+	// returned and leaves a gap. With [Generator.NextOnce], repeating the request returns the number as soon as enough
+	// replicas confirm it.
 	ErrNotReplicated = errors.New("serial: not replicated")
 )
 
-// publicError returns the error of a public method: err, with a refusal described, and with a note if the caller's
-// context has ended. Calling it again changes nothing.
+// publicError returns the error of a public method. It puts a refusal into words, and adds the error of ctx if ctx has
+// ended. It does not change an error that it has returned before.
 func (g *Generator) publicError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -102,10 +102,10 @@ func (g *Generator) publicError(ctx context.Context, err error) error {
 	return err
 }
 
-// describe says why numbers were refused: what happened, with dates, and what ends it.
+// describe returns the error for a refusal. The message says what happened, with dates, and contains the remedy.
 func (g *Generator) describe(r *series.Refusal) error {
 	typ, label := g.subject(r.Type), calendar.FormatLabel(r.Span.Label)
-	entered := r.EnteredPeriod() // scripts reply Future and Conflict only for records that this version wrote
+	entered := r.EnteredPeriod() // can be parsed after Future and Conflict, because this version wrote the record
 	switch r.Status {
 	case series.Unconfirmed:
 		return fmt.Errorf("%w: %w", ErrNotReplicated, r.Unconfirmed)
@@ -153,7 +153,7 @@ func (g *Generator) describe(r *series.Refusal) error {
 	return fmt.Errorf("serial: unexpected script reply %q", r.Status)
 }
 
-// describeContent says what a key holds that should be of a type, "string" or "hash".
+// describeContent describes a key that should contain a value of type typ, "string" or "hash", but has other content.
 func describeContent(content, typ string) string {
 	switch content {
 	case "":
@@ -164,14 +164,14 @@ func describeContent(content, typ string) string {
 	return fmt.Sprintf("holds %.80q", content)
 }
 
-// describeExhausted describes that too few numbers are left, or that the last day has ended.
+// describeExhausted returns the error if too few numbers are left, or if the last day has ended.
 func (g *Generator) describeExhausted(r *series.Refusal) error {
 	over, cure := r.Status == series.Over, "the template can print no wider sequence, so use another type"
 	if wider, err := g.Scheme().WithTemplate(g.template.Widen()); err == nil {
 		cure = "a wider template, such as " + wider.text + ", takes effect at once"
 	}
 	switch {
-	case r.Earlier != nil && over: // that attempt may have consumed numbers, but ErrExhausted means that none were
+	case r.Earlier != nil && over: // not ErrExhausted, because the earlier attempt may have issued numbers
 		return fmt.Errorf("serial: Redis failed, and the last day has ended since: %w", series.Foreign(r.Earlier))
 	case r.Earlier != nil:
 		return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", series.Foreign(r.Earlier))
@@ -188,14 +188,14 @@ func (g *Generator) describeExhausted(r *series.Refusal) error {
 		ErrExhausted, g.subject(r.Type), calendar.FormatLabel(r.Span.Label), r.Detail, g.limit, cure)
 }
 
-// describeCalendar describes a conflict with the calendar of the series.
+// describeCalendar returns the error if the series has another calendar.
 func (g *Generator) describeCalendar(r *series.Refusal, entered series.Recorded) error {
 	if entered.Calendar == "" {
 		return fmt.Errorf("%w: %s %s, which this version did not write; stop all processes that issue these numbers, "+
 			"find the last one used, delete the key, and run: %s", ErrConflict, g.counters.RecordKey(r.Type),
 			describeContent(r.Detail, "hash"), g.operate(r, "raise"))
 	}
-	// Of days, for example, the year start counts only if the template prints a part of the business year.
+	// With days, for example, the year start is part of the calendar only if the template prints a business year.
 	same, ofYears := "the same ones", " of years "
 	if strings.HasPrefix(g.counters.Counts, entered.Calendar+ofYears) {
 		same = "a template without FFFF, FF, EEEE, EE, S and Q"
@@ -208,7 +208,7 @@ func (g *Generator) describeCalendar(r *series.Refusal, entered series.Recorded)
 		ErrConflict, g.counters.RecordKey(r.Type), entered.Calendar, g.counters.Counts, same)
 }
 
-// describeConflict describes a conflict with the settings of the period entered.
+// describeConflict returns the error if the current period of the series has other settings.
 func (g *Generator) describeConflict(r *series.Refusal, entered series.Recorded) error {
 	here := series.Recorded{Period: r.Span.Period}
 	if entered.Ledger && g.ledger == nil {
@@ -225,24 +225,24 @@ func (g *Generator) describeConflict(r *series.Refusal, entered series.Recorded)
 		g.interval(entered), g.interval(here), g.operate(r, "takeover"))
 }
 
-// replica matches INFO of a replica, with the host and the port of its master.
+// replica matches the INFO reply of a replica, with the host and the port of its master.
 var replica = regexp.MustCompile(`(?s)role:slave(?:.*master_host:(\S+)\s+master_port:(\d+))?`)
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// interval describes a period, in UTC and in the Generator's time zone.
+// interval describes a period in UTC and in the time zone of the Generator.
 func (g *Generator) interval(p series.Recorded) string {
 	from, to, zone := time.Unix(p.Start, 0), time.Unix(p.End, 0), g.calendar.Location
 	return fmt.Sprintf("%s from %s to %s (%s to %s in %s)", calendar.FormatLabel(p.Label), utc(from), utc(to),
 		from.In(zone).Format(time.DateTime), to.In(zone).Format(time.DateTime), zone)
 }
 
-// Facts returns settings of s that package serialcmd needs. Their type is not part of the public API and may change in
-// any release.
+// Facts returns settings of s for package serialcmd. The type of the result is not part of the public API, and may
+// change in any release.
 func (s *Scheme) Facts() operator.Facts { return s.facts() }
 
-// Facts returns settings of g that package serialcmd needs. Their type is not part of the public API and may change in
-// any release.
+// Facts returns settings of g for package serialcmd. The type of the result is not part of the public API, and may
+// change in any release.
 func (g *Generator) Facts() operator.Facts {
 	f := g.facts()
 	f.Client, f.Retention, f.Ledger = g.issuing.Client, g.issuing.Retention, g.ledger != nil
@@ -254,10 +254,11 @@ func (s *scheme) facts() operator.Facts {
 		Until: s.until.String(), Prefix: s.prefix, Shared: s.shared, Hidden: s.key != nil}
 }
 
-// ForProgram returns a copy of g for a program that serves an operator. If an error of the copy says what to run, the
-// command begins with name, the name of the program. If flags is nil, the program has g's settings, as programs made
-// with package serialcmd have. Otherwise the command also has command serial's flags for g's settings, followed by
-// flags. hooks are called before g's own; NearlyExhaustedAt must be 0 to 1, as for [WithHooks].
+// ForProgram returns a copy of g for a program that is used by operators. If an error of the copy contains a command to
+// run, the command begins with name, the name of the program. If flags is nil, the program has the settings of g, like
+// programs that are made with package serialcmd. Otherwise the command also contains the flags of the command serial
+// for the settings of g, followed by flags. hooks are called before those of g. NearlyExhaustedAt of hooks must be 0 to
+// 1, as in [WithHooks].
 func (g *Generator) ForProgram(name string, flags []string, hooks Hooks) *Generator {
 	c := g.config
 	hooks.NearlyExhaustedAt = cmp.Or(hooks.NearlyExhaustedAt, 0.8)
@@ -265,13 +266,15 @@ func (g *Generator) ForProgram(name string, flags []string, hooks Hooks) *Genera
 	return newGenerator(&c)
 }
 
-// A programName is the name of the command that errors name; "" in a process that is not one.
+// A programName is the beginning and the end of the commands in errors. name is "" if the process does not serve an
+// operator.
 type programName struct {
 	name  string
-	flags []string // after those for the settings; nil if the command needs none
+	flags []string // flags after those for the settings; nil if the command needs none of them
 }
 
-// operate returns the command that ends a refusal. The operator fills in SEQ. The only flag is -leave-ledger.
+// operate returns the command that resolves a refusal, and an explanation of SEQ, which the operator must replace. The
+// only possible flag is -leave-ledger.
 func (g *Generator) operate(r *series.Refusal, command string, flags ...string) string {
 	where := "SEQ is the last number used of "
 	if len(flags) > 0 {

@@ -113,20 +113,20 @@ func WithYearStart(month time.Month, day int) Option {
 	}}
 }
 
-// WithUntil sets the last business day for which a number is issued, by Redis's clock, whatever the period: the day on
-// which the authorisation of a range ends. Once that day has ended, in the time zone and with the day start of the
-// Generator, calls for numbers fail with [ErrExhausted], and so do [Generator.Prepare], [Generator.Raise] and
-// [Generator.Takeover]. [Generator.NextOnce] still returns answers that it has given before. Reading, auditing and
-// parsing numbers ignore the date; [Scheme.Until] returns it. It may change at any time, and processes may differ
-// meanwhile. From 29 days before it, hooks get a warning; see [Hooks].
+// WithUntil sets the last business day for which a number is issued, by Redis's clock, for example the day on which the
+// authorization of a range ends. Once that day has ended, in the time zone and with the day start of the Generator,
+// calls for numbers fail with [ErrExhausted], and so do [Generator.Prepare], [Generator.Raise] and
+// [Generator.Takeover]. [Generator.NextOnce] still returns the numbers of earlier requests. The option does not affect
+// how numbers are read, audited and parsed; [Scheme.Until] returns it. It may change at any time, and processes may
+// have different values while it does. From 29 days before the date on, hooks are called; see [Hooks].
 //
-// Default none. It must be a date that has a business day, from [On] or [OnDateOf]; [At] is refused.
+// last must be a date from [On] or [OnDateOf] that is a business day. There is no last day by default.
 func WithUntil(last When) Option {
 	err := refuseIf(last.form != formDate, "serial: WithUntil(%v): want a date, from On or OnDateOf", last)
 	return option{"WithUntil", true, err, func(c *config) { c.until = last }}
 }
 
-// setUntil finds the instants that belong to the last day, if there is one.
+// setUntil sets over and nearOver from until.
 func (s *scheme) setUntil() error {
 	if s.until == (When{}) {
 		return nil
@@ -140,36 +140,37 @@ func (s *scheme) setUntil() error {
 	return nil
 }
 
-// WithRetention keeps every counter for a number of periods after its own, for [Generator.History] and
-// [Generator.Audit]; then Redis drops it. It applies to counters created from then on. If several Generators with
-// different retentions open a period, the longest one counts. A counter takes about 100 bytes of Redis's memory.
+// WithRetention keeps every counter for a number of periods after its own, so that [Generator.History] and
+// [Generator.Audit] can read it. It applies to counters that are created afterwards. If Generators with different
+// retentions open a period, the longest one applies. A counter takes about 100 bytes of Redis's memory.
 //
-// Default 0, which drops a counter when its period ends. It must be 0 to 10,000. With [Never], only 0 is allowed: its
-// only counter is kept anyway.
+// periods must be 0 to 10,000. The default is 0, so a counter expires when its period ends. With [Never], periods must
+// be 0, because the only counter is kept anyway.
 func WithRetention(periods int) Option {
 	err := refuseIf(periods < 0 || periods > mostKept,
 		"serial: WithRetention(%d): want 0 to %d periods", periods, mostKept)
 	return option{"WithRetention", false, err, func(c *config) { c.issuing.Retention = periods }}
 }
 
-// A When names a calendar date or an instant, and thereby a period: a document's date is a date, and midnight UTC on 1
-// August is still July in Brazil. Make one with [On], [OnDateOf] or [At]. The zero When names nothing.
+// A When names a calendar date or an instant, and thereby a period. The two must be distinguished because midnight UTC
+// on 1 August, for example, is still July in Brazil, while a document's date is the same everywhere. Create a When with
+// [On], [OnDateOf] or [At]. The zero When names nothing.
 //
-// A When is comparable: two are equal (==) if they name the same date or the same instant, whatever the time zone was.
-// A date never equals an instant.
+// A When is comparable. Two Whens are equal (==) if they name the same date, or if they name the same instant in any
+// time zone. A date never equals an instant.
 //
-// A [Scheme] finds the business day of a date by its own time zone and day start. A date names no period, which is an
-// error where it is passed in, if
+// A [Scheme] finds the business day of a date by its own time zone and day start. In these cases a date names no
+// period, and a function that gets it returns an error:
 //
-//   - it does not exist, such as 31 June, or is not in 1970 to 9999;
-//   - it has no business day in the time zone: Apia skipped 30 December 2011;
-//   - periods are shorter than a day. Then use At.
+//   - The date does not exist, such as 31 June, or its year is not in 1970 to 9999.
+//   - The date has no business day in the time zone. For example, Apia skipped 30 December 2011.
+//   - Periods are shorter than a day. Use At then.
 //
-// An instant names no period if its date, in the scheme's time zone, is not in 1970 to 9999. With [Never], the only
+// An instant names no period if its date in the scheme's time zone is not in 1970 to 9999. With [Never], the only
 // period is 1 January 1970 to 30 December 9999 in UTC, and any date from 1970 to 9999 names it.
 //
 // If periods last a day or longer, but the template prints HH, mm or ss, a date names a period but no number.
-// [Scheme.Number], [Scheme.Span] and the NextOn of package gapless then return an error. Use At.
+// [Scheme.Number], [Scheme.Span] and NextOn of package gapless then return an error. Use At then.
 type When struct {
 	form             whenForm
 	year, month, day int       // of a date, as given
@@ -183,21 +184,22 @@ const (
 	formInstant
 )
 
-// On returns the When of a date. Any date may be given, but one that does not exist is an error where it is passed in.
+// On returns the When of a date. On accepts any date. If the date does not exist, the function that gets the When
+// returns an error.
 func On(year int, month time.Month, day int) When {
 	return When{form: formDate, year: year, month: int(month), day: day}
 }
 
-// OnDateOf returns the When of the date that t shows in its own location: for a date from a form, or for a DATE column
-// that the driver returns as midnight UTC. Drivers that return it in another location can change the date;
-// docs/gapless.md says which, and what to do.
+// OnDateOf returns the When of the date that t shows in its own location. Use it for a date from a form, and for a DATE
+// column that the driver returns as midnight UTC. With a driver that returns it in another location, the date can
+// change; docs/gapless.md describes these drivers and the remedy.
 func OnDateOf(t time.Time) When { return On(t.Date()) }
 
 // At returns the When of an instant, such as [time.Now]. For the date of a document, use [On] or [OnDateOf].
 func At(t time.Time) When { return When{form: formInstant, instant: t.Round(0).UTC()} }
 
-// String returns a date in the form 2026-08-01 and an instant in RFC 3339 in UTC, such as 2026-08-01T03:00:00Z. For the
-// zero When, it returns "".
+// String returns a date in the form 2026-08-01, and an instant in RFC 3339 in UTC, such as 2026-08-01T03:00:00Z. For
+// the zero When, it returns "".
 func (w When) String() string {
 	switch w.form {
 	case formDate:
@@ -208,7 +210,7 @@ func (w When) String() string {
 	return ""
 }
 
-// firstInstant returns the instant that w names or, for a date, the first instant of its business day.
+// firstInstant returns the instant that w names. For a date, it returns the first instant of the business day.
 func (s *scheme) firstInstant(w When) (time.Time, error) {
 	switch {
 	case w.form == formInstant && !s.calendar.HasPeriod(w.instant):
@@ -246,14 +248,14 @@ func (s *scheme) businessDay(w When) (*calendar.Period, error) {
 	return day, nil
 }
 
-// notCovered returns the error for an instant that names no period, or whose date no number prints.
+// notCovered returns the error for an instant that names no period, or whose date cannot be printed.
 func (s *scheme) notCovered(w When) error {
 	return fmt.Errorf("serial: %v in %v: want 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z", w,
 		s.calendar.Location)
 }
 
-// numberedSpan returns the span of a When for a number. It returns an error if the template cannot print the date, or
-// if it prints the time of day and w is only a date.
+// numberedSpan returns the span in which a number is printed for w. It returns an error if the template cannot print
+// the date, or if the template prints the time of day and w is only a date.
 func (s *scheme) numberedSpan(w When) (calendar.Span, error) {
 	at, err := s.firstInstant(w)
 	if err != nil {
