@@ -14,25 +14,26 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// Audit accounts for the numbers of a type in the period of at. It finds the numbers that were issued but
-// never used, used twice, or used but never issued. last is the last sequence issued, 0 if none was. used yields the
-// numbers as the application has stored them, in any order; numbers of other types and periods may be among them.
-// Blanks around a number (space, tab, U+00A0), as in CHAR columns, are ignored. [Generator.Audit] asks Redis for last.
+// Audit accounts for the numbers of a type in one period. It compares the numbers that were issued with those that the
+// application has used. at names the period: any date or instant in it will do, for example the Start of an earlier
+// [Report], even if it is a date that is never printed. last is the last sequence issued, 0 if none was issued;
+// [Generator.Audit] reads it from Redis.
 //
-// Missing includes numbers that nobody received: a floor, [Generator.Raise] or a ledger skipped them, or their caller
-// gave up. [WithExplanations] separates these from numbers that are missing for no known reason.
+// used yields the numbers as the application has stored them, in any order. Whitespace around a number (space, tab,
+// U+00A0), as in CHAR columns, is ignored. Numbers of other types and periods may be among them.
 //
-// Audit needs two bits of memory for each sequence, in pages of 4,096: 2.5 MB for ten million numbers. It is an error
-// if the sequences are spread so widely that it would need more than 256 MB.
+// Missing numbers include those that were never returned to a caller, because a floor, [Generator.Raise] or a ledger
+// skipped them or because the call was canceled. [WithExplanations] separates these from numbers that are missing for
+// no known reason.
 //
-// Any date or instant names its period, for example the Start of an earlier [Report], even if no number prints that
-// date.
+// Audit needs two bits of memory for each sequence, in pages of 4,096 sequences. That is 2.5 MB for ten million
+// numbers. It is an error if the sequences are so far apart that more than 256 MB would be needed.
 //
-// Other errors: [ErrInvalidType]; one for a last below 0 or above 10^15-1, for a nil used, for a nil option, for a
-// [When] that names no period, and for a period of which the template can print no date; one that names an explanation
-// of this series and period if it is out of bounds, see [Explanation.Validate], or if its Start lies in the period but
-// is not its first instant; one for a scheme that [WithEarlier] refuses; and the first error from used or from the
-// explanations, wrapped. With an error, the Report is zero.
+// The error matches [ErrInvalidType] if the type is invalid. Audit also fails if last is negative or larger than
+// 10^15-1; if used or an option is nil; if at names no period, or one of which no date can be printed; if an
+// explanation of this series and period is invalid (see [Explanation.Validate]), or if its Start is in the period but
+// not its first instant; if [WithEarlier] refuses a scheme; and if used or the explanations yield an error, which Audit
+// wraps. With an error, the Report is zero.
 func (s *Scheme) Audit(typ string, at When, last int64, used iter.Seq2[string, error],
 	opts ...AuditOption) (Report, error) {
 	a, err := s.newAudit("Audit", typ, used, opts)
@@ -54,16 +55,16 @@ func (s *Scheme) Audit(typ string, at When, last int64, used iter.Seq2[string, e
 	return only(a.run(context.Background(), used, before, after))
 }
 
-// AuditAll accounts for the numbers of a type in all periods of last, which has the last number issued in each of them,
-// as [Generator.History] returns them. It reads used once. used, the options and the errors are those of [Scheme.Audit],
-// and so is the bound on memory, for all periods together.
+// AuditAll accounts for the numbers of a type in several periods. last has the last number issued in each period, as
+// [Generator.History] returns it. AuditAll iterates over used once. used, the options, the errors and the memory limit
+// are those of [Scheme.Audit]. The limit is for all periods together.
 //
-// Numbers of periods that are not in last have reports, too, unless the period is older than all periods of last. If
-// last is empty, all numbers count in OtherCount. A text that two schemes of [WithEarlier] read as numbers of two
-// periods counts in both.
+// If used has numbers of a period that is not in last, the period gets a report, too, unless it is older than all
+// periods in last. If last is empty, all numbers are only counted in OtherCount. If two schemes of [WithEarlier] read
+// the same string as numbers of two periods, it counts in both periods.
 //
-// Before used is read, AuditAll returns an error if last has a period twice, a number of another series, or a Number
-// without a Start, or if the template can print no date of one of the periods.
+// Before iterating over used, AuditAll returns an error if last has a period twice, a number of another series, or a
+// Number without a Start, or if the template cannot print any date of a period.
 func (s *Scheme) AuditAll(typ string, last []Number, used iter.Seq2[string, error],
 	opts ...AuditOption) (Reports, error) {
 	a, err := s.newAudit("AuditAll", typ, used, opts)
@@ -84,26 +85,26 @@ func (s *Scheme) AuditAll(typ string, last []Number, used iter.Seq2[string, erro
 	return a.run(context.Background(), used, before, after)
 }
 
-// An audit accounts for the numbers of a type in one period or in several.
+// An audit accounts for the numbers of a type in one period or in several periods.
 type audit struct {
 	auditConfig
-	method  string // that was called
+	method  string // method that was called
 	scheme  *scheme
-	schemes []*scheme // scheme, then the earlier ones
+	schemes []*scheme // scheme, followed by those of WithEarlier
 	series  string
 	typ     string
 
 	book    *account.Book
-	label   string                    // of the only period; "" in AuditAll
-	redis   bool                      // the counters are those of a Generator
-	oldest  string                    // label of the oldest given period in AuditAll; "" if there is none
-	periods map[string]*auditedPeriod // by their labels
-	ordered []*auditedPeriod          // the given ones, then others as found
-	recent  *auditedPeriod            // period of the last number
+	label   string                    // label of the only period, "" in AuditAll
+	redis   bool                      // the counters are read from Redis
+	oldest  string                    // label of the oldest given period in AuditAll, "" for none
+	periods map[string]*auditedPeriod // by label
+	ordered []*auditedPeriod          // given periods, followed by others in the order in which they were found
+	recent  *auditedPeriod            // period of the previous number
 	reports Reports
 }
 
-// A counted period is one whose counter is last. first is its first sequence, 0 for that of the scheme.
+// A counted is a period with its last sequence issued. first is its first sequence, 0 if that of the scheme applies.
 type counted struct {
 	*calendar.Period
 	first, last int64
@@ -130,7 +131,7 @@ func (s *scheme) newAudit(method, typ string, used iter.Seq2[string, error], opt
 		refuseIf(method == "Audit" && a.historyAfter != nil, "serial: WithHistoryAfter is for AuditAll; want WithLastAfter"))
 }
 
-// only makes the period of a When the only one of the audit.
+// only limits the audit to the period of at, and returns this period.
 func (a *audit) only(at When) (*calendar.Period, error) {
 	instant, err := a.scheme.firstInstant(at)
 	if err != nil {
@@ -141,7 +142,7 @@ func (a *audit) only(at When) (*calendar.Period, error) {
 	return p, a.scheme.template.Dates.CheckPeriod(p)
 }
 
-// only returns the only report of an audit of one period, with what belongs to no period.
+// only returns the only report of an audit of one period, and adds the results that belong to no period.
 func only(r Reports, err error) (Report, error) {
 	if err != nil {
 		return Report{}, err
@@ -151,7 +152,7 @@ func only(r Reports, err error) (Report, error) {
 	return one, nil
 }
 
-// counted returns the periods of the last numbers. firsts has their first sequences, or is nil.
+// counted returns the periods of the last numbers. firsts has the first sequences of these periods, or is nil.
 func (a *audit) counted(last []Number, firsts []int64) (all []counted, err error) {
 	for i, n := range last {
 		if n.Start.IsZero() || a.scheme.series(n.Type) != a.series {
@@ -167,7 +168,7 @@ func (a *audit) counted(last []Number, firsts []int64) (all []counted, err error
 	return all, nil
 }
 
-// run makes the reports. The counters are read before and after the used numbers.
+// run creates the reports. before and after read the counters, before and after the used numbers are read.
 func (a *audit) run(ctx context.Context, used iter.Seq2[string, error], before, after func() ([]counted, error)) (
 	Reports, error) {
 	periods, err := before()
@@ -204,7 +205,7 @@ func (a *audit) run(ctx context.Context, used iter.Seq2[string, error], before, 
 	return a.reports, nil
 }
 
-// add adds a period before the used numbers are read, or one that was found among them, whose counter is 0.
+// add adds a given period, or a period with last 0 that was found in the used numbers.
 func (a *audit) add(c counted) error {
 	if most := template.MaxSequence; c.last < 0 || c.last > most {
 		return fmt.Errorf("serial: %s of %s: last sequence %d: want 0 to %d", a.method, a.scheme.subject(a.typ), c.last, most)
@@ -228,14 +229,14 @@ func (a *audit) add(c counted) error {
 	return nil
 }
 
-// read accounts for the used numbers.
+// read adds the used numbers to the periods.
 func (a *audit) read(ctx context.Context, used iter.Seq2[string, error]) error {
 	for _, p := range a.ordered {
 		if a.label == "" && (a.oldest == "" || p.span.Label < a.oldest) {
 			a.oldest = p.span.Label
 		}
 	}
-	var counts []*auditedPeriod // in which a text counts
+	var counts []*auditedPeriod // periods in which the current string counts
 	for text, err := range used {
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return a.failed(err)
@@ -276,7 +277,7 @@ func (a *audit) read(ctx context.Context, used iter.Seq2[string, error]) error {
 	return nil
 }
 
-// find returns the period of a number that a scheme has read, or nil if the number is not of an audited period.
+// find returns the period of a number that s has parsed, or nil if the number is not in an audited period.
 func (a *audit) find(s *scheme, n template.Number) (*auditedPeriod, error) {
 	if !s.shared && n.Type != a.typ {
 		return nil, nil
@@ -297,7 +298,7 @@ func (a *audit) find(s *scheme, n template.Number) (*auditedPeriod, error) {
 	return p, nil
 }
 
-// failed wraps an error from the counters, the used numbers or the explanations. It returns nil for nil.
+// failed wraps an error of the counters, the used numbers or the explanations. It returns nil if err is nil.
 func (a *audit) failed(err error) error {
 	period := ""
 	switch {
@@ -309,7 +310,7 @@ func (a *audit) failed(err error) error {
 	return fmt.Errorf("serial: %s of %s%s: %w", a.method, a.scheme.subject(a.typ), period, err)
 }
 
-// wentBack is the error of a counter that was last, and is less after the used numbers were read.
+// wentBack returns the error for a counter that was last before the used numbers were read, and lower afterwards.
 func (a *audit) wentBack(p *calendar.Period, last, after int64) error {
 	if a.redis {
 		return fmt.Errorf("%w: the counter of %s in %s went back from %d to %d while the used numbers were read",
@@ -318,7 +319,7 @@ func (a *audit) wentBack(p *calendar.Period, last, after int64) error {
 	return a.failed(fmt.Errorf("the last sequence went back from %d to %d while the used numbers were read", last, after))
 }
 
-// shorten cuts a text to at most 256 bytes, between characters.
+// shorten truncates a string to at most 256 bytes, at a boundary between characters.
 func shorten(text string) string {
 	const most = 256
 	end := min(len(text), most)

@@ -13,68 +13,69 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// A Report accounts for a type's numbers in one period: it compares the numbers issued with the numbers used.
-// [Report.Clean] reports whether they agree. The lists hold the first 1,000 entries; the counts are exact. Count +
-// MissingCount is Last - First + 1, or 0 if that is negative. [Report.Lookup] returns what became of any sequence, for
-// which a Report keeps the memory that the audit has used.
+// A Report is the result of an audit of the numbers of a type in one period. [Report.Clean] reports whether the numbers
+// issued and the numbers used agree. The lists contain the first 1,000 entries; the counts are exact. Count plus
+// MissingCount is Last-First+1, or 0 if that is negative. [Report.Lookup] returns the details of any sequence. For
+// this, a Report keeps the memory that the audit has used.
 type Report struct {
 	Series string // as [Scheme.Series] returns it
 	Type   string
 	Start  time.Time // first instant of the period
-	First  int64     // first sequence of the period, see [WithStart]
-	Last   int64     // last sequence issued before the used numbers were read; 0 if none was
+	First  int64     // first sequence of the period; see [WithStart]
+	Last   int64     // last sequence issued before the used numbers were read; 0 for none
 
-	Count      int64    // different sequences of this type and period among the used numbers, from First to Last
-	Missing    []Range  // sequences from First to Last that are not among the used numbers, in ascending order
-	Duplicates []Number // second occurrence of each sequence used more than once, whatever its text
-	Beyond     []Number // each occurrence of a sequence above Last or below First
-	Foreign    []string // texts that are not numbers of this scheme or an earlier one, cut at 256 bytes
+	Count      int64    // number of different used sequences from First to Last
+	Missing    []Range  // sequences from First to Last that were not used, in ascending order
+	Duplicates []Number // second occurrence of each sequence that was used more than once
+	Beyond     []Number // each occurrence of a used sequence above Last or below First
+	Foreign    []string // strings that are not numbers of this scheme or an earlier one, truncated to 256 bytes
 
-	MissingCount   int64 // sequences
-	DuplicateCount int64 // sequences
-	BeyondCount    int64 // occurrences
-	ForeignCount   int64 // occurrences
-	OtherCount     int64 // numbers of other types or periods, which are ignored
+	MissingCount   int64 // number of missing sequences
+	DuplicateCount int64 // number of sequences that were used more than once
+	BeyondCount    int64 // number of occurrences of sequences above Last or below First
+	ForeignCount   int64 // number of strings that are not numbers
+	OtherCount     int64 // number of used numbers of other types or periods, which are ignored
 
-	Explained    []Explained   // missing sequences that are explained, in ascending order; see [WithExplanations]
+	Explained    []Explained   // missing sequences with an explanation, in ascending order; see [WithExplanations]
 	Unexplained  []Range       // other missing sequences, in ascending order
-	Possible     []Explanation // possible reasons for unexplained sequences, ordered by At, then as read
-	Contradicted []Number      // used sequences that, by an explanation, nobody got; each once, in ascending order
+	Possible     []Explanation // possible reasons for unexplained sequences, by At and then in the order of reading
+	Contradicted []Number      // used sequences that are unused by an explanation, each once, in ascending order
 
-	ExplainedCount    int64 // sequences
-	UnexplainedCount  int64 // sequences; MissingCount is the sum of this and ExplainedCount
-	PossibleCount     int64 // explanations
-	ContradictedCount int64 // sequences
+	ExplainedCount    int64 // number of missing sequences with an explanation
+	UnexplainedCount  int64 // number of other missing sequences
+	PossibleCount     int64 // number of possible reasons
+	ContradictedCount int64 // number of contradicted sequences
 
-	period *auditedPeriod // nil in a Report that no audit returned
+	period *auditedPeriod // nil in a Report that does not come from an audit
 }
 
-// A Range is the sequences from First to Last, both included.
+// A Range contains the sequences from First to Last, inclusive.
 type Range struct{ First, Last int64 }
 
-// Clean reports whether all used numbers of the period were issued, each was used once, every missing number is
-// explained, and no explanation is contradicted. Possible reasons do not count, and neither does Foreign: such a text
-// belongs to no period. If it is a mistyped number, that number is missing in its own period.
+// Clean reports whether all used numbers of the period were issued, each was used only once, every missing number is
+// explained, and no explanation is contradicted. Possible reasons have no effect. Foreign has no effect, either,
+// because its strings belong to no period; if one of them is a mistyped number, that number is missing in its own
+// period.
 func (r Report) Clean() bool {
 	return r.UnexplainedCount == 0 && r.ContradictedCount == 0 && r.DuplicateCount == 0 && r.BeyondCount == 0
 }
 
-// An Entry is what became of a sequence, as [Report.Lookup] returns it.
+// An Entry describes one sequence of a period, as [Report.Lookup] returns it.
 type Entry struct {
-	Issued bool // from First to Last
-	Stored int  // how often it was used: 0, 1, or 2 for more
-	// Texts are the numbers with this sequence as they were used, with the blanks around them, if [WithLookup] names the
-	// sequence: the first 1,000. Otherwise, there is one text if the sequence was used once and no scheme of the audit
-	// can print it in another way in this period, and none if not.
+	Issued bool // the sequence is from First to Last
+	Stored int  // number of times it was used, where 2 stands for 2 or more
+	// Texts are the first 1,000 strings that used the sequence, with the whitespace around them, if [WithLookup] names
+	// the sequence. Otherwise, Texts has one string if the sequence was used once and can be printed in only one way in
+	// this period, and is empty if not.
 	Texts        []string
-	Explanation  *Explanation  // the explanation that counts, if the sequence is missing; nil if there is none
-	Replaced     []Explanation // explanations of this sequence that do not count, in the order in which they were read
-	Possible     []Explanation // possible reasons whose range has the sequence, ordered by At, then as read
-	Contradicted bool          // it was used, although an explanation says that nobody got it
+	Explanation  *Explanation  // explanation that applies if the sequence is missing; nil for none
+	Replaced     []Explanation // other explanations of the sequence, in the order of reading
+	Possible     []Explanation // possible reasons for the sequence, by At and then in the order of reading
+	Contradicted bool          // the sequence was used, although it is unused by an explanation
 }
 
-// Lookup returns what became of a sequence, whether or not the lists of r have it. The Entry is zero for a sequence
-// below 1, and for a Report that no audit returned.
+// Lookup returns the details of a sequence, even if the lists of r do not contain it. The Entry is zero if seq is less
+// than 1, or if r does not come from an audit.
 func (r *Report) Lookup(seq int64) Entry {
 	if r.period == nil {
 		return Entry{}
@@ -93,24 +94,26 @@ func (r *Report) Lookup(seq int64) Entry {
 	return e
 }
 
-// Reports are the accounts of several periods of a type, as AuditAll returns them. All lists of a kind together hold at
-// most 10,000 entries; the counts are exact.
+// Reports are the result of an audit of several periods, as AuditAll returns them. All lists of the same kind together
+// contain at most 10,000 entries; the counts are exact.
 type Reports struct {
-	// Periods are the reports of the periods that the audit was given, in their order, then those of other periods of
-	// which there are used numbers, by their Start. The latter have Last 0, so all their numbers are Beyond. Foreign and
-	// OtherCount are not set in them.
+	// Periods has the reports of the given periods, in their order. The reports of other periods with used numbers
+	// follow, ordered by Start. They have Last 0, so all their numbers are Beyond. Foreign, ForeignCount and OtherCount
+	// are not set in any of the reports.
 	Periods []Report
-	// Without are the first instants of the periods between the oldest and the newest of Periods that are not there: no
-	// number was issued, or both the counter and the documents are gone. The first 10,000, in ascending order.
+	// Without has the first instants of the periods without a report between the oldest and the newest report. In such
+	// a period no number was issued, or both the counter and the documents are gone. It has the first 10,000 of them,
+	// in ascending order.
 	Without []time.Time
-	// WithoutCount is their number. If there are more than 10,000, it includes hours that the clocks skipped.
+	// WithoutCount is the number of periods without a report. If there are more than 10,000, it includes hours that the
+	// clocks skipped.
 	WithoutCount int64
-	Foreign      []string // texts that are not numbers of this scheme or an earlier one, cut at 256 bytes; the first 1,000
-	ForeignCount int64    // occurrences
-	OtherCount   int64    // numbers of other types, and of periods before the oldest that the audit was given
+	Foreign      []string // first 1,000 strings that are not numbers of any scheme, truncated to 256 bytes
+	ForeignCount int64    // number of strings that are not numbers
+	OtherCount   int64    // number of used numbers of other types, and of periods before the oldest given one
 }
 
-// Clean reports whether every period is clean, see [Report.Clean], and no text is foreign.
+// Clean reports whether every period is clean (see [Report.Clean]) and every string is a number.
 func (r *Reports) Clean() bool {
 	for i := range r.Periods {
 		if !r.Periods[i].Clean() {
@@ -120,17 +123,17 @@ func (r *Reports) Clean() bool {
 	return r.ForeignCount == 0
 }
 
-// An auditedPeriod is a period of an audit. A [Report] keeps it to look up sequences.
+// An auditedPeriod is a period of an audit. A [Report] refers to it for Lookup.
 type auditedPeriod struct {
-	report     Report // without what the account finds
+	report     Report // without the results of account
 	span       calendar.Span
-	schemes    []*scheme // of the audit
-	determined bool      // no two numbers with the same sequence differ, unless their dates do
+	schemes    []*scheme // schemes of the audit
+	determined bool      // a sequence is printed in only one way, except for its date
 	account    *account.Account
-	texts      map[int64][]string // of the sequences of WithLookup
+	texts      map[int64][]string // strings of the sequences that WithLookup names, by sequence
 }
 
-// keep keeps a text for a look-up.
+// keep stores a string for Lookup.
 func (p *auditedPeriod) keep(seq int64, text string) {
 	if p.texts == nil {
 		p.texts = map[int64][]string{}
@@ -138,7 +141,8 @@ func (p *auditedPeriod) keep(seq int64, text string) {
 	p.texts[seq] = append(p.texts[seq], strings.Clone(text))
 }
 
-// close returns the report. It ignores sequences up to last that were issued while the used numbers were read.
+// close returns the report. last is the last sequence issued after the used numbers were read. Sequences that were
+// issued in the meantime are ignored.
 func (p *auditedPeriod) close(last int64) Report {
 	r, sum := p.report, p.account.Close(last)
 	r.period = p
@@ -162,7 +166,7 @@ func (p *auditedPeriod) close(last int64) Report {
 	return r
 }
 
-// explanation converts an explanation of the account, and adds its type and period.
+// explanation converts an explanation of package account, which lacks the series, the type and the period.
 func (p *auditedPeriod) explanation(e *account.Explanation) Explanation {
 	return Explanation{
 		Series: p.report.Series, Type: p.report.Type, Start: p.report.Start, First: e.First, Last: e.Last,
@@ -177,7 +181,8 @@ func (p *auditedPeriod) explanations(all []*account.Explanation) (converted []Ex
 	return converted
 }
 
-// numbers returns the used numbers. A use without a text becomes the number of its sequence in the period.
+// numbers converts used numbers of package account. A use without a string becomes the number that the first scheme
+// prints.
 func (p *auditedPeriod) numbers(uses []account.Use) (numbers []Number) {
 	for _, u := range uses {
 		number := newNumber(p.schemes[0].template, p.span, p.report.Type, u.Seq)
@@ -193,9 +198,9 @@ func (p *auditedPeriod) numbers(uses []account.Use) (numbers []Number) {
 	return numbers
 }
 
-// explain adds the explanations of the series and the periods.
+// explain adds the explanations to the periods.
 func (a *audit) explain(ctx context.Context) error {
-	var at time.Time // Start of the previous explanation
+	var at time.Time // Start of the previous explanation, for which begin and inside were found
 	var begin []*auditedPeriod
 	var inside *auditedPeriod
 	for _, all := range a.explanations {
@@ -230,7 +235,7 @@ func (a *audit) explain(ctx context.Context) error {
 	return nil
 }
 
-// findWithout adds the periods between the oldest and the newest one that have no report.
+// findWithout finds the periods without a report between the oldest and the newest report.
 func (a *audit) findWithout() {
 	if a.label != "" || len(a.ordered) < 2 {
 		return
@@ -256,32 +261,33 @@ type AuditOption interface{ applyAudit(*auditConfig) error }
 
 type auditConfig struct {
 	explanations []iter.Seq2[Explanation, error]
-	lastAfter    func() (int64, error) // reads the last sequence again; nil if there is no need
-	historyAfter func() ([]Number, error)
-	earlier      []*Scheme      // schemes of numbers printed before a change
-	lookups      map[int64]bool // sequences whose texts the report has
+	lastAfter    func() (int64, error)    // function of WithLastAfter, nil for none
+	historyAfter func() ([]Number, error) // function of WithHistoryAfter, nil for none
+	earlier      []*Scheme                // schemes of numbers that were printed before a change
+	lookups      map[int64]bool           // sequences that WithLookup names
 }
 
 type auditOption func(*auditConfig) error
 
 func (o auditOption) applyAudit(c *auditConfig) error { return o(c) }
 
-// WithExplanations has an audit explain missing numbers. The audit ignores explanations of other series and periods. If
-// the option is given more than once, the audit reads all of them, in order. There is no default; nil is an error.
+// WithExplanations provides explanations of missing numbers. The audit ignores explanations of other series and
+// periods. If the option is given more than once, the audit reads all of them, in order. all must not be nil.
 //
-// Where several explanations fit a missing number, one with By (a person's) comes before one without. Otherwise, the
-// later option wins, and within one option, the later explanation. At does not matter. So a person can correct this
-// package, and another person.
+// If several explanations cover a missing number, one that has By, and so comes from a person, takes precedence over
+// one that does not. Otherwise the one that is read later takes precedence, even if its At is earlier. So a person can
+// correct an explanation of this package or of another person.
 //
-// An explanation with Possible explains nothing. [Report].Possible lists it if a number in its range is unexplained.
+// An explanation with Possible explains nothing. It is listed in [Report].Possible if a number in its range is
+// unexplained.
 //
-// A used number is contradicted if an explanation with Unused covers it, even above [Report].Last. Investigate it; it
-// does not prove fraud, since Redis may have lost the number and issued it again.
+// A used number is contradicted if an explanation with Unused covers it, even above [Report].Last. Investigate such a
+// number. It does not prove fraud, because Redis may have lost the number and issued it again.
 //
-// Explanations may reach beyond the numbers issued, where they explain nothing. An audit reads them after the used
-// numbers, and [Generator.Audit] also after its second reading of the counter, so one database connection is enough for
-// both. With ten million numbers and a million explanations, an audit takes less than 160 MB, plus the bytes of the
-// Reasons and Bys.
+// Explanations may cover sequences that were not issued. The audit reads explanations after the used numbers, and
+// [Generator.Audit] reads them also after it has read the counter again. So one database connection is enough for both.
+// With ten million numbers and a million explanations, an audit needs less than 160 MB, in addition to the bytes of the
+// reasons and names.
 func WithExplanations(all iter.Seq2[Explanation, error]) AuditOption {
 	return auditOption(func(c *auditConfig) error {
 		c.explanations = append(c.explanations, all)
@@ -290,12 +296,11 @@ func WithExplanations(all iter.Seq2[Explanation, error]) AuditOption {
 	})
 }
 
-// WithLastAfter has [Scheme.Audit] read the last sequence issued once more, after the used numbers. Sequences above its
-// argument last, up to that one, were issued meanwhile and are ignored, even if they are among the used numbers. If
-// read fails, the audit returns its error, wrapped. A sequence below last is an error too. [Generator.Audit] reads the
-// counter itself, and refuses this option.
+// WithLastAfter makes [Scheme.Audit] read the last sequence issued again, after the used numbers. Sequences that were
+// issued in the meantime are ignored, even if used yields them. It is an error if the second value is lower. If read
+// fails, the audit returns its error, wrapped. [Generator.Audit] reads the counter itself, and refuses this option.
 //
-// Default: nothing is issued meanwhile.
+// By default, the audit assumes that nothing is issued in the meantime. read must not be nil.
 func WithLastAfter(read func() (int64, error)) AuditOption {
 	return auditOption(func(c *auditConfig) error {
 		c.lastAfter = read
@@ -303,12 +308,12 @@ func WithLastAfter(read func() (int64, error)) AuditOption {
 	})
 }
 
-// WithHistoryAfter has [Scheme.AuditAll] read the last numbers issued once more, after the used numbers. Sequences that
-// were issued in a period in the meantime are ignored, even if they are among the used numbers. If read fails, the audit
-// returns its error, wrapped. It is an error, too, if a last sequence is lower than before. A period that read no longer
-// has counts as unchanged. [Generator.AuditAll] reads its counters itself, and refuses this option.
+// WithHistoryAfter makes [Scheme.AuditAll] read the last numbers issued again, after the used numbers. Sequences that
+// were issued in the meantime are ignored, even if used yields them. If read does not return a period again, its
+// counter is assumed to be unchanged. It is an error if a sequence is lower than before. If read fails, the audit
+// returns its error, wrapped. [Generator.AuditAll] reads its counters itself, and refuses this option.
 //
-// Default: nothing is issued meanwhile.
+// By default, the audit assumes that nothing is issued in the meantime. read must not be nil.
 func WithHistoryAfter(read func() ([]Number, error)) AuditOption {
 	return auditOption(func(c *auditConfig) error {
 		c.historyAfter = read
@@ -316,9 +321,8 @@ func WithHistoryAfter(read func() ([]Number, error)) AuditOption {
 	})
 }
 
-// WithLookup has an audit keep the texts of used numbers with these sequences, for [Report.Lookup]. In AuditAll, that
-// applies to every period. It is an error to name more than 1,000 different sequences, in all options together. Default
-// none.
+// WithLookup makes an audit store the strings that used these sequences, for [Report.Lookup]. In AuditAll, it applies
+// to every period. All options together may name up to 1,000 different sequences. By default, no strings are stored.
 func WithLookup(seqs ...int64) AuditOption {
 	return auditOption(func(c *auditConfig) error {
 		if c.lookups == nil {
@@ -332,8 +336,8 @@ func WithLookup(seqs ...int64) AuditOption {
 	})
 }
 
-// Explained is a range of missing sequences and the explanation for all of them. Neighbours with the same explanation
-// form one range. The explanation is unchanged, except that At is in UTC.
+// Explained is a range of missing sequences with the same explanation. Adjacent sequences with the same explanation
+// form one range. The explanation is unchanged, except that its At is in UTC.
 type Explained struct {
 	Range
 	Explanation Explanation
