@@ -13,49 +13,48 @@ import (
 	"github.com/dailyserial/serial/internal/series"
 )
 
-// Hooks are functions that a [Generator] calls as it works, for metrics, traces and logs. [LogHooks] provides them for
-// a log, and package github.com/dailyserial/serial/serialotel for OpenTelemetry. A nil hook costs nothing.
+// Hooks are functions that a [Generator] calls for metrics, traces and logs. [LogHooks] returns hooks that write to a
+// log, and package github.com/dailyserial/serial/serialotel has hooks for OpenTelemetry. Any hook may be nil.
 //
-// Every hook except Unused runs in the goroutine of the call that it reports, just before that call returns, and
-// receives the call's context, which may have ended. No lock is held, so a slow hook delays only that call. For one
-// call, hooks run in this order: ClockCorrected, Lost, Opened, Issued or Failed, NearlyExhausted. Hooks must be safe
-// for use by several goroutines. If a hook panics, the panic is dropped and the call still returns its result.
+// Every hook except Unused runs in the goroutine of the call that it reports, directly before the call returns. It gets
+// the context of the call, which may have ended. No lock is held, so a slow hook delays only this call. The order for
+// one call is ClockCorrected, Lost, Opened, Issued or Failed, NearlyExhausted. Hooks must be safe for concurrent use.
+// If a hook panics, the panic is ignored, and the call returns its result.
 type Hooks struct {
 	// Issued is called for every call that returns numbers.
 	Issued func(context.Context, IssuedInfo)
 	// Failed is called for every call that returns an error instead of numbers.
 	Failed func(context.Context, FailedInfo)
-	// Opened is called for every call that opened the current period, or reopened it after its counter was lost. It is
-	// not called for periods that Prepare opens ahead, nor for a counter that a block of the ledger repaired.
+	// Opened is called for every call that opened the current period, or opened it again after its counter was lost. It
+	// is not called when Prepare opens the next period, or when a block of the ledger repairs a counter.
 	Opened func(context.Context, OpenedInfo)
-	// Lost is called for every call that found a counter gone or set back; [LostInfo] says whether it was repaired. If
-	// several calls find the same loss, Lost is called for each. History does not call it, because it leaves out lost
-	// counters.
+	// Lost is called for every call that found a counter missing or too low; [LostInfo] has the result. If several calls
+	// find the same loss, Lost is called for each of them. History does not call it, because it omits lost counters.
 	Lost func(context.Context, LostInfo)
-	// ClockCorrected is called if a server's clock is in another period than this process assumed, for example because
-	// the host's clock is wrong. From then on, the process corrects for the offset. Around midnight, an offset of a few
-	// milliseconds is enough.
+	// ClockCorrected is called if the clock of a Redis server is not in the period that this process assumed, for example
+	// because the clock of this host is wrong. Afterwards, the process takes the offset into account. Around midnight,
+	// an offset of a few milliseconds is enough.
 	ClockCorrected func(context.Context, ClockInfo)
-	// NearlyExhausted is called once per series and period by each Generator, when the share NearlyExhaustedAt of the
-	// period's numbers has been used. With [WithUntil], it is also called once per series by each Generator, for the first
-	// number issued from 29 days before that date on, whatever the share.
+	// NearlyExhausted is called once per series and period by each Generator, when the fraction NearlyExhaustedAt of the
+	// period's numbers has been used. With [WithUntil], it is also called once per series by each Generator, for the
+	// first number that is issued within 29 days before that date or on it.
 	NearlyExhausted func(context.Context, ExhaustionInfo)
-	// Unused receives the numbers that were counted or skipped but that nobody received, as far as this process can
-	// know; see [CallerLeft] and the other constants. It runs in a goroutine of its own, one call at a time for each
-	// Generator, and its context never ends. [Generator.Flush] waits for it. Up to 10,000 explanations wait. Beyond
-	// that, a new one is merged into the newest waiting one of the same series, period and reason, if their ranges
-	// touch or if they are possible reasons. Otherwise it is dropped, and the Reason of the next one says how many were
-	// dropped.
+	// Unused receives the numbers that were issued or skipped but not returned to a caller, as far as this process can
+	// know; see [CallerLeft] and the other constants. It runs in a separate goroutine, one call at a time for each
+	// Generator, and its context never ends. [Generator.Flush] waits for it. Up to 10,000 explanations can wait. A further
+	// one is merged into the newest waiting explanation of the same series, period and reason, if their ranges are
+	// adjacent or if they are possible reasons. Otherwise it is dropped, and the Reason of the next explanation contains
+	// the number of dropped ones.
 	Unused func(context.Context, Explanation)
-	// NearlyExhaustedAt is a share of a period's numbers, more than 0 and at most 1; 0 means 0.8.
+	// NearlyExhaustedAt is a fraction of a period's numbers, more than 0 and at most 1. 0 means 0.8.
 	NearlyExhaustedAt float64
 }
 
 // IssuedInfo describes a call that returned numbers.
 type IssuedInfo struct {
-	Series   string        // with [WithSharedCounter], as [Scheme.Series] returns it; otherwise "", here and below
+	Series   string        // with [WithSharedCounter] the result of [Scheme.Series], otherwise ""
 	Last     Number        // last number issued
-	Count    int           // count of numbers issued; 0 if [Generator.NextOnce] repeated an earlier answer
+	Count    int           // number of numbers issued; 0 if [Generator.NextOnce] repeated an earlier number
 	Duration time.Duration // duration of the call
 }
 
@@ -63,7 +62,7 @@ type IssuedInfo struct {
 type FailedInfo struct {
 	Series   string        // as in IssuedInfo
 	Type     string        // requested type; it may be invalid
-	Count    int           // count of numbers requested
+	Count    int           // number of numbers requested
 	Err      error         // error that the call returns
 	Duration time.Duration // duration of the call
 }
@@ -76,37 +75,37 @@ type OpenedInfo struct {
 	Wait   time.Duration // time from the beginning of the call until the period was open
 }
 
-// LostInfo describes a counter that is gone or was set back. If neither Repaired nor Pending is set, the call returned
-// [ErrCounterLost], which an operator has to end.
+// LostInfo describes a counter that is missing or too low. If neither Repaired nor Pending is set, the call returned
+// [ErrCounterLost], which an operator must resolve.
 //
-// Pending is set if the call failed with another error, for example because its caller left or the ledger failed. It is
-// also set for Peek and Audit, which repair nothing, if the Generator has a floor or a ledger.
+// Pending is set if the call failed with another error, for example because it was canceled or the ledger failed. It is
+// also set for Peek and Audit, which do not repair counters, if the Generator has a floor or a ledger.
 type LostInfo struct {
 	Series   string // as in IssuedInfo
 	Type     string
 	Start    time.Time // first instant of the period
-	Held     string    // content of the counter when the loss was found, if known
+	Held     string    // content of the counter when the loss was found, "" if it is not known
 	Repaired bool      // the counter was repaired, and the call returned no error
-	Pending  bool      // a later call repairs the counter, or returns ErrCounterLost
+	Pending  bool      // a later call will repair the counter or return ErrCounterLost
 }
 
-// ClockInfo describes how far a server's clock is ahead of this host's.
+// ClockInfo describes the difference between the clock of a Redis server and that of this host.
 type ClockInfo struct {
-	Offset, Before time.Duration // new and previous estimate, each accurate to half a round trip
+	Offset, Before time.Duration // new and previous estimate of the server's clock minus this host's, to half a round trip
 }
 
-// ExhaustionInfo describes a period that has few numbers left, or a type whose numbers soon end on a date.
+// ExhaustionInfo describes a period that has few numbers left, or a type that is near its last day.
 type ExhaustionInfo struct {
 	Series     string // as in IssuedInfo
 	Last       Number // last number issued
-	Used, Size int64  // count of the period's used sequences, and of all its sequences
+	Used, Size int64  // number of used sequences of the period, and number of all its sequences
 	Until      When   // last day for which numbers are issued, zero for none; see [WithUntil]
 }
 
-// WithHooks adds functions to call as the Generator works; see [Hooks]. If it is given more than once, all are called,
-// in that order, each with its own NearlyExhaustedAt.
+// WithHooks adds functions that the Generator calls; see [Hooks]. If the option is given more than once, all hooks are
+// called, in the order of the options, each with its own NearlyExhaustedAt.
 //
-// Default none. NearlyExhaustedAt must be 0 to 1; 0 means 0.8.
+// NearlyExhaustedAt must be 0 to 1; 0 means 0.8. There are no hooks by default.
 func WithHooks(hooks Hooks) Option {
 	hooks.NearlyExhaustedAt = cmp.Or(hooks.NearlyExhaustedAt, 0.8)
 	at := hooks.NearlyExhaustedAt
@@ -117,7 +116,7 @@ func WithHooks(hooks Hooks) Option {
 	}}
 }
 
-// finish ends a call: it calls the hooks, and returns the error for the caller. The call is nil if it never began.
+// finish ends a call. It calls the hooks, and returns the error for the caller. c is nil if the call did not begin.
 func (g *Generator) finish(ctx context.Context, c *series.Call, typ string, err error) error {
 	err = g.publicError(ctx, err)
 	if len(g.hooks) == 0 || c == nil {
@@ -138,7 +137,7 @@ func (g *Generator) finish(ctx context.Context, c *series.Call, typ string, err 
 	return err
 }
 
-// sharedSeries returns the series that all types share, "" if each has its own.
+// sharedSeries returns the series that all types share, "" if each type has a separate one.
 func (g *Generator) sharedSeries() string {
 	if !g.shared {
 		return ""
@@ -146,7 +145,7 @@ func (g *Generator) sharedSeries() string {
 	return g.series("")
 }
 
-// lostInfo describes the loss found by a call that ended with err.
+// lostInfo describes the loss that was found by a call that ended with err.
 func (g *Generator) lostInfo(c *series.Call, typ string, err error) LostInfo {
 	info := LostInfo{Series: g.sharedSeries(), Type: typ, Start: g.local(c.Events.Lost.Start), Held: c.Events.Held,
 		Repaired: err == nil && !c.Reads()}
@@ -179,7 +178,7 @@ func (g *Generator) issued(ctx context.Context, c *series.Call, last Number, n i
 		return
 	}
 	before := g.base
-	if last.Seq <= before { // the period has another start
+	if last.Seq <= before { // the period has a lower start
 		before = 0
 	}
 	used, size := last.Seq-before, g.limit-before
@@ -189,7 +188,7 @@ func (g *Generator) issued(ctx context.Context, c *series.Call, last Number, n i
 		_, warned := g.warned.LoadOrStore(g.series(last.Type), true)
 		ends = !warned
 	}
-	seen := int64(-1) // greatest count for which hooks were called
+	seen := int64(-1) // largest number of used sequences for which hooks were called before; -1 if not known yet
 	for _, h := range g.hooks {
 		if ends {
 			tell(ctx, h.NearlyExhausted, info)
@@ -207,7 +206,7 @@ func (g *Generator) issued(ctx context.Context, c *series.Call, last Number, n i
 	}
 }
 
-// tell calls a hook unless it is nil, and drops its panic.
+// tell calls a hook unless it is nil, and ignores its panic.
 func tell[T any](ctx context.Context, hook func(context.Context, T), info T) {
 	if hook == nil {
 		return
@@ -217,32 +216,32 @@ func tell[T any](ctx context.Context, hook func(context.Context, T), info T) {
 }
 
 const (
-	mostWaiting = 10_000      // explanations, at most
-	lostPace    = time.Second // between explanations with AnswerLost of one series and period, at least
+	mostWaiting = 10_000      // largest number of waiting explanations
+	lostPace    = time.Second // shortest time between explanations with AnswerLost of one series and period
 )
 
-// A reporter reports gaps to hooks, one after another, in goroutines that live only while an explanation waits.
+// A reporter passes gaps to hooks, one after another. It has a goroutine only while an explanation is waiting.
 type reporter struct {
 	*config
 
 	mu       sync.Mutex // guards all below
 	queue    *backlog.Queue[gapKey]
-	lost     *backlog.Queue[gapKey] // entries that a hook has given up since the last Flush
-	lastErr  error                  // why it has given up the last of them
-	current  *report                // what hooks are called for; nil if there is nothing
-	pending  int                    // explanations that may still come
-	flushing int                    // callers of Flush
+	lost     *backlog.Queue[gapKey] // entries that a hook has not stored, since the last Flush
+	lastErr  error                  // error of the latest of these hooks
+	current  *report                // entry for which hooks are running, nil for none
+	pending  int                    // number of explanations that may still follow
+	flushing int                    // number of callers of Flush
 	running  bool                   // the goroutine is running
-	changed  sync.Cond              // one of these has changed
+	changed  sync.Cond              // signaled when one of these fields has changed
 }
 
-// A report is an entry for which hooks are called.
+// A report is an entry that is passed to hooks.
 type report struct {
 	*backlog.Entry[gapKey]
-	errs []error // the last error that each hook has noted
+	errs []error // latest error of each hook, from UnusedFailed
 }
 
-// newReporter returns a reporter, or nil if there is no Unused hook.
+// newReporter returns a reporter. It returns nil if there is no Unused hook.
 func newReporter(c *config) *reporter {
 	if !slices.ContainsFunc(c.hooks, func(h Hooks) bool { return h.Unused != nil }) {
 		return nil
@@ -257,7 +256,7 @@ func newReporter(c *config) *reporter {
 func (r *reporter) report(g series.Gap) {
 	gathers := g.Cause == series.AnswerLost
 	if gathers && r.shared {
-		g.Type = "" // one explanation a second is for all types of the series
+		g.Type = "" // one explanation per second covers all types of the series
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -270,13 +269,13 @@ func (r *reporter) report(g series.Gap) {
 	r.signal()
 }
 
-// run reports the next explanation to the hooks, if there is one, and continues in another goroutine.
+// run passes the next explanation to the hooks, if there is one, and continues in another goroutine.
 func (r *reporter) run() {
 	next := r.next()
 	if next == nil {
 		return
 	}
-	defer func() { go r.run() }() // even if a hook ends this goroutine
+	defer func() { go r.run() }() // in another goroutine, because a hook may have ended this one
 	for i, hooks := range r.hooks {
 		note := func(err error) {
 			r.mu.Lock()
@@ -287,7 +286,7 @@ func (r *reporter) run() {
 	}
 }
 
-// next ends the current report, and returns the next one once it is due; nil if none is waiting.
+// next ends the current report, waits until the next one is due, and returns it. It returns nil if none is waiting.
 func (r *reporter) next() *report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -315,7 +314,7 @@ func (r *reporter) next() *report {
 	}
 }
 
-// addPending adds n to the number of explanations that may still come.
+// addPending adds n to the number of explanations that may still follow.
 func (r *reporter) addPending(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -323,7 +322,7 @@ func (r *reporter) addPending(n int) {
 	r.signal()
 }
 
-// await waits until something changes or ctx ends. The caller holds mu, which is free meanwhile.
+// await waits until a field changes or ctx ends. r.mu must be held; it is unlocked during the wait.
 func (r *reporter) await(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() {
 		r.mu.Lock()
@@ -334,5 +333,5 @@ func (r *reporter) await(ctx context.Context) {
 	r.changed.Wait()
 }
 
-// signal wakes all who wait for a change.
+// signal wakes all goroutines that wait for a change.
 func (r *reporter) signal() { r.changed.Broadcast() }

@@ -16,17 +16,17 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// lockPatience is how long an attempt at the lock waits for a silent server, unless a majority answers first. It also
-// limits the release.
+// lockPatience is the longest time for which an attempt to get the lock waits for a server that does not reply, if
+// there is no majority yet. It also limits the time for releasing the lock.
 const lockPatience = 2 * time.Second
 
-// locks makes the redsync locks for opening periods, on independent servers.
+// locks creates the redsync locks for opening periods, on independent servers.
 type locks struct {
 	servers    []*wire.Client
-	onCounters bool // the counters' own server is the only lock server
+	onCounters bool // the only lock server is that of the counters
 }
 
-// newLocks returns locks on clients, or on the counters' own client if there are none.
+// newLocks returns locks on the servers of clients, or on the server of the counters if clients is nil.
 func newLocks(counters *wire.Client, clients []goredis.UniversalClient) locks {
 	l := locks{onCounters: clients == nil}
 	if l.onCounters {
@@ -38,24 +38,25 @@ func newLocks(counters *wire.Client, clients []goredis.UniversalClient) locks {
 	return l
 }
 
-// A lock is held until it is released or, should that fail, until it expires.
+// A lock is held until it is released, or until it expires if releasing it fails.
 type lock struct {
 	mutex      *redsync.Mutex
 	onCounters bool
-	answered   atomic.Int32        // count of servers that granted or refused the lock in time
-	granted    atomic.Int32        // count of servers that granted it
+	answered   atomic.Int32        // number of servers that granted or refused the lock in time
+	granted    atomic.Int32        // number of servers that granted it
 	panicked   atomic.Pointer[any] // value with which a hook of a client panicked, in a goroutine of redsync
 }
 
-// Try implements [series.Locks]. If the servers granted the lock to several callers, the error is ErrTaken, too.
+// Try implements [series.Locks]. If no caller gets a majority because the servers have granted the lock to different
+// callers, the error is ErrTaken, too.
 //
-// redsync does not get ctx itself: it would lose ctx's error, and with a dead context it could not release a lock that
-// a server may have granted.
+// redsync does not get ctx itself. It would not return the error of ctx, and after the end of ctx it could not release
+// a lock that a server may have granted.
 func (l locks) Try(ctx context.Context, deadline time.Time, tag, key string, behind *wire.Item, note *wire.Note,
 ) (_ series.Lock, sent bool, err error) {
 	k := &lock{onCounters: l.onCounters}
 	within, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel() // drops commands not sent yet
+	defer cancel() // drops commands that have not been sent
 	var pools []redis.Pool
 	var conn *lockConn
 	for _, server := range l.servers {
@@ -66,7 +67,7 @@ func (l locks) Try(ctx context.Context, deadline time.Time, tag, key string, beh
 	if l.onCounters {
 		conn.item.Then = behind
 	}
-	// A mutex serves one acquisition. With FailFast, a majority decides, however slow the other servers are.
+	// The mutex is used only once. With FailFast, it does not wait for the other servers once a majority has replied.
 	k.mutex = redsync.New(pools...).NewMutex(key, redsync.WithFailFast(true), redsync.WithExpiry(series.LockExpiry),
 		redsync.WithTimeoutFactor(lockPatience.Seconds()/series.LockExpiry.Seconds()))
 	err = k.mutex.TryLockContext(context.WithoutCancel(ctx))
@@ -77,8 +78,8 @@ func (l locks) Try(ctx context.Context, deadline time.Time, tag, key string, beh
 	return nil, sent, l.failure(ctx, k, within.Err(), err, note)
 }
 
-// failure returns the error of an attempt at the lock k that failed with err. ended is the error of the attempt's
-// context, nil if the servers have answered or failed before its end.
+// failure returns the error of an attempt to get the lock k that failed with err. ended is the error of the attempt's
+// context, nil if the servers replied or failed before that ended.
 func (l locks) failure(ctx context.Context, k *lock, ended, err error, note *wire.Note) error {
 	switch p := k.panicked.Load(); {
 	case p != nil:
@@ -86,18 +87,18 @@ func (l locks) failure(ctx context.Context, k *lock, ended, err error, note *wir
 	case ended != nil:
 		err = ended
 	case int(k.granted.Load()) > len(l.servers)/2:
-		err = wire.ErrNoAnswer // a majority granted it too late, so no other caller has it
+		err = wire.ErrNoAnswer // not ErrTaken: a majority granted the lock to this caller, but too late
 	case int(k.answered.Load()) > len(l.servers)/2:
 		return series.ErrTaken
 	}
-	if end := wire.EndOf(ctx); end != nil { // and the attempt with it: that says nothing to others who wait for it
+	if end := wire.EndOf(ctx); end != nil { // not an outage: the servers may be available to other callers
 		return wire.After(fmt.Errorf("serial: gave up waiting for the lock: %w", end), note.Load())
 	}
 	if !l.onCounters {
 		return wire.FailedAfter("the lock servers", err, note.Load())
 	}
 	if failure, ok := errors.AsType[*redsync.RedisError](err); ok {
-		err = failure.Err // without the number of the lock server
+		err = failure.Err // omits the number of the lock server
 	}
 	return wire.FailedAfter("Redis", err, note.Load())
 }
@@ -110,38 +111,39 @@ func (k *lock) Content() string {
 	return k.mutex.Value()
 }
 
-// Release implements [series.Lock]. If it fails, the lock expires by itself.
+// Release implements [series.Lock]. If it fails, the lock expires.
 func (k *lock) Release(ctx context.Context) { _, _ = k.mutex.UnlockContext(ctx) }
 
-// A lockServer is a pool of one connection.
+// A lockServer is a pool with one connection.
 type lockServer struct{ conn *lockConn }
 
 func (s lockServer) Get(context.Context) (redis.Conn, error) { return s.conn, nil }
 
-// A lockConn sends an acquisition's commands to one lock server, in order: the SET and the release. redsync sends the
-// release without waiting for a slow server to answer the SET; on another connection the release could overtake the SET,
-// and the lock would stay behind with no caller to release it. It implements the part of a connection that redsync uses.
+// A lockConn sends the two commands of an attempt to one lock server: first the SET, then the release. redsync does not
+// wait for a slow server to reply to the SET before it sends the release. On another connection the release could
+// overtake the SET, and the lock would stay held. A lockConn implements only the methods of a connection that redsync
+// uses.
 type lockConn struct {
-	redis.Conn                   // nil: nothing else is called
+	redis.Conn                   // nil, because no other method is called
 	plainCommand                 // the SET
-	within       context.Context // ends with the attempt; a SET still waiting then is not sent
+	within       context.Context // ends with the attempt; a SET that is still waiting is then not sent
 	server       *wire.Client
 	tag          string
 	lock         *lock
-	over         chan struct{} // closed once the client is done with the SET
+	over         chan struct{} // closed when the SET is finished
 
 	mu     sync.Mutex // guards all below
-	sent   bool       // the SET is queued
-	barred bool       // the SET must not be queued any more
+	sent   bool       // the SET has been queued
+	barred bool       // the SET must not be queued
 }
 
-// Close does nothing: a command under way continues.
+// Close does nothing, so that commands continue.
 func (c *lockConn) Close() error { return nil }
 
 // Done implements [wire.Command].
 func (c *lockConn) Done() { close(c.over) }
 
-// wasSent reports whether the SET was queued. Otherwise, it will not be.
+// wasSent reports whether the SET has been queued. If not, it will not be queued later.
 func (c *lockConn) wasSent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,9 +163,9 @@ func (p *plainCommand) Lost(error)       {}
 func (p *plainCommand) Leave()           {}
 func (p *plainCommand) Left(int)         {}
 
-// SetNX sends the SET, and waits for the server's answer.
+// SetNX sends the SET and waits for the reply.
 func (c *lockConn) SetNX(name, value string, expiry time.Duration) (granted bool, err error) {
-	// A panic of a client's hook is for the acquisition's caller. In redsync's goroutine, it would end the process.
+	// A panic of the client's hook is passed to the caller of Try. In redsync's goroutine, it would end the process.
 	defer func() {
 		if p := recover(); p != nil {
 			c.lock.panicked.Store(&p)
@@ -187,7 +189,7 @@ func (c *lockConn) SetNX(name, value string, expiry time.Duration) (granted bool
 	return granted, r.Err
 }
 
-// send queues the SET, unless it must not be queued any more.
+// send queues the SET. It returns false if the SET must not be queued.
 func (c *lockConn) send(args ...any) (sent bool) {
 	node := c.server.Node(c.within, c.tag)
 	c.mu.Lock()
@@ -204,14 +206,15 @@ func (c *lockConn) send(args ...any) (sent bool) {
 	return true
 }
 
-// Eval runs the release, the only redsync script in use, in the background: no caller waits for it.
+// Eval runs the release, which is the only script that redsync uses here. It runs in the background, because no caller
+// has to wait for it.
 func (c *lockConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
 	go c.release(append([]any{"eval", script.Src, script.KeyCount}, keysAndArgs...))
 	return int64(1), nil
 }
 
-// release sends the release once the SET is over, unless that was not sent. A panic of a client's hook concerns no
-// caller here.
+// release sends the release after the SET has finished, unless the SET certainly did not run. A panic of the client's
+// hook is ignored, because there is no caller.
 func (c *lockConn) release(args []any) {
 	defer func() { _ = recover() }()
 	if !c.wasSent() {

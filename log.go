@@ -16,8 +16,8 @@ import (
 	"github.com/dailyserial/serial/internal/series"
 )
 
-// LogHooks returns hooks for [WithHooks] that log the events an operator should know about, each with its call's
-// context:
+// LogHooks returns hooks for [WithHooks] that log the events an operator should know. Each event is logged with the
+// context of its call:
 //
 //	serial: period opened             Info   type, start, wait
 //	serial: counter lost              Error  type, start (Warn if a later call may repair it, see [LostInfo])
@@ -25,24 +25,24 @@ import (
 //	serial: clock differs             Warn   offset, before (Info if these differ by less than a second)
 //	serial: clock corrected           Warn   the same, if offset is less than a second and before was not
 //	serial: numbers nearly exhausted  Warn   type, start, until (if there is a date, see [WithUntil])
-//	serial: no number issued          Error  type, error, duration (Warn or Info for what may be the caller's doing)
+//	serial: no number issued          Error  type, error, duration (see below for Warn and Info)
 //
-// A failed call is logged at Warn if the caller's deadline has passed, which may be due to an outage, and at Info if
-// the caller has left ([context.Canceled]) or for [ErrInvalidType] and [ErrInvalidRequest]. An invalid type is left
-// out. [ErrExhausted] and other errors that an operator has to end are always logged at Error.
+// A failed call is logged at Warn if the caller's deadline has passed, because the reason may be an outage. It is
+// logged at Info if the call was canceled ([context.Canceled]), and after [ErrInvalidType] and [ErrInvalidRequest]. An
+// invalid type is omitted. [ErrExhausted] and the other errors that an operator must resolve are always logged at
+// Error.
 //
 // Numbers, sequences, counts of used numbers, keys, request IDs and the content of counters are never logged. So the
-// log does not reveal what [WithHiddenSequence] hides, except when a period is first used, nearly exhausted and
-// exhausted. The text of an error may contain any of these, so it is not logged either. Instead, the attribute error
-// has: the texts of the errors that it matches, such as "serial: counter lost" or "context canceled"; whether the floor
-// or the ledger failed; the text of a network error, which has addresses; and the code of a Redis error, such as
-// "NOPERM".
+// log does not reveal what [WithHiddenSequence] hides, except for the time at which a period is first used, nearly
+// exhausted and exhausted. The text of an error may contain any of these, so it is not logged. Instead, the attribute
+// error contains the texts of the errors that it matches, such as "serial: counter lost" or "context canceled"; whether
+// the floor or the ledger failed; the text of a network error, which has addresses; and the code of a Redis error, such
+// as "NOPERM".
 //
-// Issued and Unused are nil, since they could only log numbers. Any field may be set or wrapped before the hooks are
-// used, for example to set NearlyExhaustedAt, or to log more where it is not secret. The same hooks may serve any
-// number of Generators.
+// Issued and Unused are nil, because they could only log numbers. Any field may be set or wrapped before the hooks are
+// used, for example to set NearlyExhaustedAt. The same hooks may be used by several Generators.
 //
-// If logger is nil, each event goes to what [slog.Default] returns at that moment.
+// If logger is nil, each event is logged to the current [slog.Default].
 func LogHooks(logger *slog.Logger) Hooks {
 	log := func(ctx context.Context, level slog.Level, event string, attrs ...slog.Attr) {
 		cmp.Or(logger, slog.Default()).LogAttrs(ctx, level, "serial: "+event, attrs...)
@@ -90,10 +90,10 @@ func LogHooks(logger *slog.Logger) Hooks {
 	}
 }
 
-// operatorErrors are the errors that an operator has to end, even if the caller has left.
+// operatorErrors are the errors that an operator must resolve, even if the call was canceled.
 var operatorErrors = []error{ErrExhausted, ErrCounterLost, ErrClockSkew, ErrConflict, ErrNotReplicated}
 
-// failureLevel returns the log level for a call's error.
+// failureLevel returns the log level for the error of a call.
 func failureLevel(ctx context.Context, err error) slog.Level {
 	matches := func(target error) bool { return errors.Is(err, target) }
 	end := series.EndOf(ctx)
@@ -108,7 +108,7 @@ func failureLevel(ctx context.Context, err error) slog.Level {
 	return slog.LevelWarn
 }
 
-// harmless are errors whose own texts never contain a number or a key, in the order in which they are logged.
+// harmless has the errors whose own texts never contain a number or a key, in the order in which they are logged.
 var harmless = slices.Concat(
 	[]error{series.ErrFloor, series.ErrLedger},
 	operatorErrors,
@@ -116,8 +116,8 @@ var harmless = slices.Concat(
 		io.EOF, io.ErrUnexpectedEOF, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted,
 		context.Canceled, context.DeadlineExceeded})
 
-// loggable returns the parts of an error that may be logged. Its full text may contain numbers and keys, from this
-// package or from the server, the floor or the ledger.
+// loggable returns the parts of an error that may be logged. The full text may contain numbers and keys, which may come
+// from this package, the server, the floor or the ledger.
 func loggable(err error) string {
 	var texts []string
 	for _, e := range harmless {
