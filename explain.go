@@ -16,58 +16,61 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// The Reason of an [Explanation] from this package begins with one of these.
+// The Reason of an [Explanation] that comes from this package begins with one of these.
 //
-// CallerLeft, BlockBurned and, with a ledger, NotReplicated are certain: they have Unused set and explain missing
-// numbers. The others are possible reasons: they have Possible set and explain nothing.
+// CallerLeft, BlockBurned and, with a ledger, NotReplicated are certain. They have Unused set and explain missing
+// numbers. The others are only possible reasons. They have Possible set and explain nothing.
 //
-// If every process of the series has a ledger, a number with Unused is never issued. Otherwise, Redis may issue it
-// after a loss, or after a [Generator.Takeover] that leaves the ledger below it.
+// If every process of the series has a ledger, a number with Unused is never issued. Without a ledger, Redis may issue
+// it after a loss, or after a [Generator.Takeover] that takes the series out of a ledger below the number.
 const (
-	// CallerLeft: the caller's context or time ended before the answer with exactly these numbers came. Nobody got
-	// them.
+	// CallerLeft means that the call was canceled or timed out before the reply with exactly these numbers arrived. They
+	// were not returned to a caller.
 	CallerLeft = "caller left"
-	// NotReplicated: the call returned [ErrNotReplicated], and exactly these are its numbers. With a ledger, nobody
-	// gets them. Without one, it is a possible reason, since a failover may issue them again.
+	// NotReplicated means that the call returned [ErrNotReplicated], and that exactly these are its numbers. With a
+	// ledger, they are never issued. Without one, it is only a possible reason, because a failover may issue them again.
 	NotReplicated = "not replicated"
-	// BlockBurned: this process set these aside in the ledger, and their block can no longer be installed.
+	// BlockBurned means that this process reserved these numbers in the ledger, and that their block can no longer be
+	// used.
 	BlockBurned = "block burned"
-	// AnswerLost, a possible reason: an attempt that may have counted got no answer, or an error that does not prove
-	// that the script did not run. The range begins above the greatest sequence that the process had returned before,
-	// and ends with the largest sequence. The hook gets at most one a second for each series and period. Those that come
-	// meanwhile are merged into one with the least First and the earliest At, which says how many attempts there were:
-	// "answer lost: 3 attempts". [Generator.Flush] does not wait for that second.
+	// AnswerLost is a possible reason. It means that an attempt that may have issued numbers got no reply, or an error
+	// that does not prove that the script did not run. The range begins above the largest sequence that the process had
+	// returned before, and ends with the largest possible sequence. The hook gets at most one per second for each
+	// series and period. The others of that second are merged into one, which has the smallest First, the earliest At
+	// and the number of attempts, such as "answer lost: 3 attempts". [Generator.Flush] does not wait for the second to
+	// end.
 	AnswerLost = "answer lost"
-	// Raised, a possible reason: [Generator.Raise] or [Generator.Takeover] lifted the counter over these. Redis may
-	// have lost data before that, so callers may have some of them. Nothing is reported if the counter or the answer
-	// was lost.
+	// Raised is a possible reason. It means that [Generator.Raise] or [Generator.Takeover] raised the counter above these
+	// numbers. Redis may have lost data before, so some of them may have been issued. If the counter or the reply of
+	// Raise was lost, there is no report.
 	Raised = "raised"
-	// BlockSkipped, a possible reason: a block of the ledger did not follow on from the counter, or an operator lifted
-	// the counter over earlier blocks. Redis may have issued some of these before it lost data. Nothing is reported if
-	// the counter was lost.
+	// BlockSkipped is a possible reason. It means that a block of the ledger began above the counter, or that an operator
+	// raised the counter above earlier blocks. Redis may have issued some of these numbers before it lost data. If the
+	// counter was lost, there is no report.
 	BlockSkipped = "block skipped"
 )
 
-// An Explanation says why numbers of a type are missing in a period. [Hooks].Unused receives those of a [Generator]; an
-// application makes its own, for example for a voided document. [WithExplanations] passes them to an audit.
+// An Explanation gives a reason why numbers of a type are missing in a period. [Hooks].Unused receives the explanations
+// of a [Generator]. An application adds its own explanations, for example for a voided document. [WithExplanations]
+// passes them to an audit.
 //
-// It covers all sequences from First to Last. With Possible set, it names a reason for which some of them may be
-// missing: an audit lists it beside the unexplained sequences, but treats none of them as explained.
+// An Explanation covers all sequences from First to Last. If Possible is set, it names a reason for which some of them
+// may be missing. An audit lists it next to the unexplained sequences, but treats none of them as explained.
 type Explanation struct {
-	Series      string    // as [Scheme.Series] returns it, such as "serial:IS"; it distinguishes key prefixes
-	Type        string    // for information; explanations match by Series and Start
+	Series      string    // result of [Scheme.Series], such as "serial:IS"; it includes the key prefix
+	Type        string    // only for information, because explanations are found by Series and Start
 	Start       time.Time // first instant of the period
-	First, Last int64     // sequences, both included: 1 to 10^15-1, in order
+	First, Last int64     // first and last sequence, inclusive: 1 to 10^15-1
 	// Reason has 1 to 500 bytes of UTF-8: letters, marks, digits, punctuation, symbols, and spaces. The joiners U+200C
-	// and U+200D may stand between two letters or symbols, of which the first may be followed by marks.
+	// and U+200D may be between two letters or symbols. Marks may follow the first of these two.
 	Reason   string
-	By       string    // person or job that says so: at most 100 bytes of the same characters; "" for this package
-	At       time.Time // time when it was given; not zero
-	Unused   bool      // nobody got the sequences, so no document may have them; not with Possible
-	Possible bool      // some may be missing for this reason, which explains none of them; not with Unused
+	By       string    // name of a person or job, at most 100 bytes of the same characters; "" for this package
+	At       time.Time // time when the explanation was given; not zero
+	Unused   bool      // the sequences were not returned to a caller, so no document may have them; not with Possible
+	Possible bool      // some sequences may be missing for this reason, which explains none of them; not with Unused
 }
 
-// Validate returns an error that names a field that is out of bounds and says what it must be; nil if there is none.
+// Validate returns an error if a field is invalid, and nil otherwise. The message names the field and the valid values.
 func (e Explanation) Validate() error {
 	const most = template.MaxSequence
 	err := func(format string, args ...any) error {
@@ -91,12 +94,12 @@ func (e Explanation) Validate() error {
 	return nil
 }
 
-// Explanation returns an explanation for the missing numbers from first to last, such as those of voided documents. Its
-// At is now; set Unused or Possible on the result if they apply. The numbers may come from [Scheme.Parse],
-// [Scheme.Number], [Generator.Peek] and so on. Their Date need not be known.
+// Explanation returns an explanation for the missing numbers from first to last, for example those of voided documents.
+// Its At is the current time. Set Unused or Possible in the result if they apply. The numbers may come from
+// [Scheme.Parse], [Scheme.Number], [Generator.Peek] and similar methods, even if their Date is not known.
 //
-// Errors: [ErrInvalidType]; one for a zero Number, for numbers of different series or periods, for a first after last,
-// and for a reason or by that is out of bounds, see [Explanation].
+// The error matches [ErrInvalidType] if the type is invalid. Explanation also fails if a Number is zero, if the numbers
+// are of different series or periods, if first is after last, and if reason or by is invalid; see [Explanation].
 func (s *Scheme) Explanation(first, last Number, reason, by string) (Explanation, error) {
 	series, err := s.Series(first.Type)
 	other, otherErr := s.Series(last.Type)
@@ -119,7 +122,8 @@ func (s *Scheme) Explanation(first, last Number, reason, by string) (Explanation
 	return e, nil
 }
 
-// checkText says what is wrong with a text, or "": it must have least to most bytes of UTF-8, in allowed runes.
+// checkText returns what is wrong with a string, or "" if it is valid. A valid string has least to most bytes of UTF-8,
+// and only allowed characters.
 func checkText(text string, least, most int, allowed func(rune) bool) string {
 	switch {
 	case len(text) < least || len(text) > most:
@@ -135,8 +139,9 @@ func checkText(text string, least, most int, allowed func(rune) bool) string {
 	return ""
 }
 
-// checkProse is checkText for what people write. Besides graphic characters, which include spaces such as U+00A0 and
-// U+202F, it allows the joiners of Persian, Hindi and emoji between two letters or symbols. Marks may follow the first.
+// checkProse is like checkText, for strings that people write. It allows all graphic characters, which include spaces
+// such as U+00A0 and U+202F. It also allows the joiners of Persian, Hindi and emoji between two letters or symbols.
+// Marks may follow the first of these.
 func checkProse(text string, least, most int) string {
 	isJoiner := func(r rune) bool { return r == '\u200c' || r == '\u200d' }
 	allowed := func(r rune) bool { return unicode.IsGraphic(r) || isJoiner(r) }
@@ -162,10 +167,10 @@ var reasons = [...]string{
 	series.Raised: Raised, series.BlockSkipped: BlockSkipped, series.BlockBurned: BlockBurned,
 }
 
-// UnusedFailed notes that a call of [Hooks].Unused, whose context is ctx, has not kept its explanation, because of err.
-// A hook that tries again notes every failure, and nil once it succeeds. If the last err is not nil when the hook
-// returns, the explanation is lost. The error of [Generator.Flush] lists what is not kept, and wraps the last err. With
-// any other context, UnusedFailed does nothing.
+// UnusedFailed records that a call of [Hooks].Unused could not store its explanation because of err. ctx is the context
+// of that call. A hook that tries again calls UnusedFailed after every failure, and with nil once it succeeds. If the
+// latest err is not nil when the hook returns, the explanation is lost. The error of [Generator.Flush] lists lost
+// explanations, and wraps the latest err. With any other context, UnusedFailed does nothing.
 func UnusedFailed(ctx context.Context, err error) {
 	if note, ok := ctx.Value(noteKey{}).(func(error)); ok {
 		note(err)
@@ -174,14 +179,14 @@ func UnusedFailed(ctx context.Context, err error) {
 
 type noteKey struct{} // in the context of an Unused hook; the value is a func(error)
 
-// Flush waits until [Hooks].Unused has received all unused numbers, including those that Redis has yet to return to a
-// caller who has left. Call it before a process ends, but not from the hook: numbers that are not reported stay
-// unexplained. If ctx ends first, Flush returns its error, and the rest is still reported. Without such a hook, Flush
-// returns at once.
+// Flush waits until [Hooks].Unused has received all unused numbers, including those of canceled calls whose reply has
+// not arrived yet. Call it before a process ends, because numbers that are not reported stay unexplained. Do not call
+// it from the hook. If ctx ends first, Flush returns its error, and the remaining numbers are still reported. Without
+// such a hook, Flush returns at once.
 //
-// The error lists the ranges of the numbers that are not reported, and has the last error that the hook noted with
-// [UnusedFailed]. Flush also returns one, which does not match ctx's, if the hook has given up an explanation since the
-// last Flush.
+// The error lists the ranges of the numbers that have not been reported, and contains the latest error that was passed
+// to [UnusedFailed]. Flush also returns an error, which does not match that of ctx, if the hook has lost an explanation
+// since the previous call of Flush.
 func (g *Generator) Flush(ctx context.Context) error {
 	if g.reporter == nil {
 		return nil
@@ -197,8 +202,8 @@ func (g *Generator) Flush(ctx context.Context) error {
 	return err
 }
 
-// flush waits until everything is reported or ctx ends. Of ctx's error, a list of what is not reported, and the last
-// error of a hook, it returns those that there are. It forgets what hooks have given up.
+// flush waits until everything is reported or ctx ends. It returns up to three errors: that of ctx, a list of what is
+// not reported, and the latest error of a hook. It then forgets the explanations that hooks have lost.
 func (r *reporter) flush(ctx context.Context) (errs []error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -241,7 +246,7 @@ type gapKey struct {
 	cause series.Cause
 }
 
-// list returns a text with the ranges of all entries, grouped by their keys. It begins with "; " unless it is empty.
+// list returns a string with the ranges of all entries, grouped by key. It begins with "; " unless it is empty.
 func (r *reporter) list(all []*backlog.Entry[gapKey]) string {
 	slices.SortFunc(all, func(a, b *backlog.Entry[gapKey]) int {
 		return cmp.Or(cmp.Compare(a.Key.typ, b.Key.typ), cmp.Compare(a.Key.start, b.Key.start),
@@ -272,7 +277,7 @@ func (r *reporter) possible(c series.Cause) bool {
 		c == series.NotReplicated && r.ledger == nil
 }
 
-// explanation returns the Explanation of a queue entry.
+// explanation returns the Explanation for a queue entry.
 func (r *reporter) explanation(e *backlog.Entry[gapKey]) Explanation {
 	k, reason, possible := e.Key, reasons[e.Key.cause], r.possible(e.Key.cause)
 	if e.Gathers {

@@ -11,24 +11,24 @@ import (
 	"github.com/dailyserial/serial/internal/series"
 )
 
-// mostKept is the longest retention, in periods.
+// mostKept is the largest retention, in periods.
 const mostKept = 10_000
 
 // History returns the last number issued in each of the latest periods, newest first. periods is 1 to 10,000 and
-// includes the current period. Seq is 0 if the period was opened but no number was issued. Periods are left out if the
-// type was not used, or if the counter is lost, above 10^15-1 or no longer kept; see [WithRetention]. Sequences that a
+// includes the current period. Seq is 0 if the period was opened but no number was issued. A period is omitted if the
+// type was not used in it, or if its counter is lost, above 10^15-1 or expired; see [WithRetention]. Sequences that a
 // floor or [Generator.Raise] has skipped count as issued.
 //
-// History writes nothing. Errors: [ErrInvalidType], [ErrClockSkew], [ErrConflict], one for any other periods, ctx's, or
-// a failure of Redis.
+// History writes nothing. The error matches [ErrInvalidType], [ErrClockSkew] or [ErrConflict]; it says that periods is
+// invalid; or it wraps the error of ctx or of Redis.
 func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Number, error) {
 	numbers, _, err := g.kept(ctx, typ, periods, refuseIf(periods < 1 || periods > mostKept,
 		"serial: History of %d periods: want 1 to %d", periods, mostKept))
 	return numbers, err
 }
 
-// kept returns the last numbers of up to so many periods, newest first, and the first sequences of these periods: 0
-// where Redis does not have it. refused is an error of the caller's arguments.
+// kept returns the last numbers of the latest periods, newest first, and the first sequences of these periods, 0 where
+// Redis does not know them. refused is the error in the other arguments of the call, nil if they are valid.
 func (g *Generator) kept(ctx context.Context, typ string, periods int, refused error) (
 	numbers []Number, firsts []int64, err error) {
 	c, err := g.begin(ctx, typ, "", 0, refused)
@@ -40,11 +40,11 @@ func (g *Generator) kept(ctx context.Context, typ string, periods int, refused e
 
 func (g *Generator) history(ctx context.Context, c *series.Call, typ string, periods int) (
 	numbers []Number, firsts []int64, err error) {
-	const together = 1000 // in one script call, so as not to block Redis
+	const together = 1000 // number of periods per script call, so that Redis is not blocked for long
 	if g.calendar.Unit == calendar.Never {
 		periods = 1
 	}
-	// Without labels, a lost counter of the current period would be an error.
+	// The label keeps History from failing if the counter of the current period is lost.
 	reading, err := c.History(ctx, c.Current().Label)
 	if err != nil {
 		return nil, nil, err
@@ -52,7 +52,7 @@ func (g *Generator) history(ctx context.Context, c *series.Call, typ string, per
 	first, last := reading.First[:1], reading.Last[:1]
 	read := []*calendar.Period{&reading.Span.Period}
 	for {
-		// Without the current period if it was read before.
+		// Omit the current period if it was read before.
 		first, last = first[len(first)-len(read):], last[len(last)-len(read):]
 		for i, p := range read {
 			if p.End <= 0 { // no Redis server has ever had an earlier time
@@ -81,22 +81,22 @@ func (g *Generator) history(ctx context.Context, c *series.Call, typ string, per
 	}
 }
 
-// Audit accounts for the numbers of a type in the period of at. It finds the numbers that were issued but
-// never used, used twice, or used but never issued. used yields the numbers as the application has stored them, in any
-// order; numbers of other types and periods may be among them. See [Scheme.Audit] for what counts as missing, and for
-// the memory needed.
+// Audit accounts for the numbers of a type in one period. It compares the numbers that were issued with those that the
+// application has used; used yields the latter. See [Scheme.Audit] for the arguments and the memory needed. The period
+// must be the current one, or one whose counter has not expired; see [WithRetention].
 //
-// Audit reads the counter before used, which gives [Report].Last, and again afterwards. It ignores numbers issued
-// between the two readings, even if they are among the used numbers. A number that was issued earlier, but stored only
-// after used has passed its place, appears as missing. The period must be the current one, or one whose counter is
-// still kept; see [WithRetention]. Last is 0 if the type was not used in the current period.
+// Audit reads the counter before it iterates over used, and again afterwards. [Report].Last is the first value. Numbers
+// that are issued in between are ignored, whether or not used yields them. A number that was issued earlier, but stored
+// during the audit, may be reported as missing, because used may have passed its row already. If the type was not used
+// in the current period, Last is 0.
 //
 // Audit writes nothing. If ctx ends, Audit stops before the next number or explanation. Each reading of the counter
-// fails within 10 s if Redis does not answer. Errors: [ErrInvalidType]; [ErrCounterLost] if the counter is lost, even
-// with a floor or a ledger, or if it went back while used was read; [ErrExhausted] as from [Generator.Peek];
-// [ErrClockSkew]; [ErrConflict]; one for a period that has not begun, whose counter is no longer kept, or that ended
-// during the audit and whose counter is not kept; the errors of [Scheme.Audit]; ctx's; or a failure of Redis. With an
-// error, the Report is zero.
+// fails within 10 s if Redis does not reply. With an error, the Report is zero.
+//
+// The error matches [ErrInvalidType]; [ErrCounterLost] if the counter is lost, even if a floor or a ledger will repair
+// it, or if it became lower during the audit; [ErrExhausted], as from [Generator.Peek]; [ErrClockSkew]; or
+// [ErrConflict]. Audit also fails if the period has not begun, or if its counter has expired, which can happen during
+// the audit. The other errors are those of [Scheme.Audit], of ctx and of Redis.
 func (g *Generator) Audit(ctx context.Context, typ string, at When,
 	used iter.Seq2[string, error], opts ...AuditOption) (Report, error) {
 	r, err := g.audit(ctx, typ, at, used, opts)
@@ -124,17 +124,18 @@ func (g *Generator) audit(ctx context.Context, typ string, at When, used iter.Se
 	return only(a.run(ctx, used, read, read))
 }
 
-// AuditAll accounts for the numbers of a type in all periods whose counters are kept, see [WithRetention], from one
-// reading of used. See [Scheme.AuditAll] for used numbers of other periods. What it returns for a period is what
-// [Generator.Audit] returns for it, except for Foreign and OtherCount. A period whose counter is lost is not kept.
+// AuditAll accounts for the numbers of a type in all periods whose counters are kept (see [WithRetention]), and
+// iterates over used only once. A period whose counter is lost is not included. See [Scheme.AuditAll] for used numbers
+// of other periods. The report of a period is what [Generator.Audit] returns for it, except for Foreign and OtherCount.
 //
-// AuditAll reads the counters before it iterates over used, and again afterwards. Numbers that are issued in between are
-// ignored, also in a period that has begun in between: if used has such numbers, its report has Last 0.
+// AuditAll reads the counters before it iterates over used, and again afterwards. Numbers that are issued in between
+// are ignored. If a period begins in between and used has numbers of it, its report has Last 0.
 //
 // AuditAll writes nothing. If ctx ends, it stops before the next number or explanation. Each reading of the counters
-// fails within 10 s if Redis does not answer. The errors are those of [Generator.History] and of
-// [Scheme.AuditAll], and [ErrCounterLost] if a counter went back in the meantime. It is also an error if the current
-// period has ended in the meantime and its counter is not kept. With an error, the Reports are zero.
+// fails within 10 s if Redis does not reply. With an error, the Reports are zero.
+//
+// The errors are those of [Generator.History] and of [Scheme.AuditAll], and [ErrCounterLost] if a counter became lower
+// during the audit. AuditAll also fails if the current period ends during the audit and its counter is not kept.
 func (g *Generator) AuditAll(ctx context.Context, typ string, used iter.Seq2[string, error], opts ...AuditOption) (
 	Reports, error) {
 	r, err := g.auditAll(ctx, typ, used, opts)
@@ -177,8 +178,8 @@ func (g *Generator) auditAll(ctx context.Context, typ string, used iter.Seq2[str
 	})
 }
 
-// counter reads the counter of the current period or of one whose counter is still kept: 0 if no number was issued.
-// first is the first sequence of that period, 0 if Redis does not have it.
+// counter reads the counter of the current period, or of an earlier one that is still kept. It returns 0 as last if no
+// number was issued. first is the first sequence of the period, 0 if Redis does not know it.
 func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period) (first, last int64, err error) {
 	c, err := g.begin(ctx, typ, "", 0, nil)
 	if err == nil {
@@ -200,7 +201,7 @@ func (g *Generator) read(ctx context.Context, c *series.Call, typ string, p *cal
 		}
 		refusal, refused := errors.AsType[*series.Refusal](err)
 		switch current := counted.Span; {
-		case err != nil && !(refused && refusal.Status == series.Lost && p.Start < current.Start): // else another began
+		case err != nil && !(refused && refusal.Status == series.Lost && p.Start < current.Start): // otherwise the period is over, and its own counter counts
 			return 0, 0, err
 		case err != nil:
 		case p.Start > current.Start:

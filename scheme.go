@@ -12,24 +12,24 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// A Scheme says how numbers look and when they start again: the part of a [Generator] that needs no Redis. It prints
-// and parses numbers and knows their periods, for services that only check what a user typed, for audits, and for
-// package gapless. Make one with [NewScheme], or get a Generator's from [Generator.Scheme]. It is safe for concurrent
-// use.
+// A Scheme determines how numbers are printed and when they start again. It is the part of a [Generator] that needs no
+// Redis. It prints and parses numbers, and knows their periods. Use it to check the numbers that users type, for
+// audits, and with package gapless. Create one with [NewScheme], or get that of a Generator from [Generator.Scheme]. It
+// is safe for concurrent use.
 type Scheme struct{ scheme }
 
 type scheme struct {
 	calendar calendar.Calendar
 	text     string             // template as given
 	template *template.Template // text, parsed
-	last     int64              // largest sequence of a period, as given; 0 for the template's largest
+	last     int64              // argument of WithLast, 0 for none
 	limit    int64              // largest sequence of a period
-	base     int64              // sequence just before a period's first
+	base     int64              // first sequence of a period, minus 1
 	until    When               // last day for which numbers are issued, zero for none
-	over     int64              // first instant after that day, Unix seconds; 0 for none
-	nearOver int64              // from this instant on, hooks warn of that day, Unix seconds
+	over     int64              // first instant after that day, in Unix seconds; 0 for none
+	nearOver int64              // instant after which hooks are warned of that day, in Unix seconds
 	prefix   string             // first part of every key
-	shared   bool               // all types of the prefix have one series
+	shared   bool               // all types of the prefix share one series
 	key      []byte             // key that hides sequences, nil if they are not hidden
 }
 
@@ -40,11 +40,12 @@ func newScheme() scheme {
 	return scheme{calendar: days, text: template.Default, prefix: defaultPrefix}
 }
 
-// NewScheme returns a Scheme. It takes the options [WithLocation], [WithTemplate], [WithPeriod], [WithDayStart],
-// [WithYearStart], [WithStart], [WithLast], [WithUntil], [WithSharedCounter], [WithHiddenSequence] and [WithKeyPrefix],
-// on which hidden sequences depend.
+// NewScheme returns a Scheme. It accepts the options [WithLocation], [WithTemplate], [WithPeriod], [WithDayStart],
+// [WithYearStart], [WithStart], [WithLast], [WithUntil], [WithSharedCounter], [WithHiddenSequence] and [WithKeyPrefix].
+// (Hidden sequences depend on the key prefix.)
 //
-// Any other option is an error, and so is an invalid option. The message names the option and says what is allowed.
+// NewScheme returns an error if another option is given, or if an option is invalid. The message names the option and
+// the valid values.
 func NewScheme(opts ...Option) (*Scheme, error) {
 	c := &config{scheme: newScheme(), schemeOnly: true}
 	if err := errors.Join(append(c.applyAll(opts), c.complete()...)...); err != nil {
@@ -53,7 +54,7 @@ func NewScheme(opts ...Option) (*Scheme, error) {
 	return &Scheme{c.scheme}, nil
 }
 
-// complete checks the settings against each other, and parses the template.
+// complete parses the template and checks the settings, also in combination.
 func (s *scheme) complete() (errs []error) {
 	c, per := s.calendar, Period(s.calendar.Unit)
 	if !c.Unit.Valid() {
@@ -90,12 +91,13 @@ func (s *scheme) complete() (errs []error) {
 	return errs
 }
 
-// Number returns the number of a type with the sequence seq, as printed if issued on the date or at the instant at. It
-// need not have been issued.
+// Number returns the number with sequence seq, as a [Generator] would print it for typ on the given date or at the
+// given instant. The number need not have been issued.
 //
-// Errors: [ErrInvalidType]; [ErrExhausted] if seq is above the largest sequence that the template prints; one for a seq
-// below 1; one for a [When] that names no period, for a date if the template prints the time of day, and for a date
-// that the template cannot print. [WithLast] and [WithUntil] have no effect: the number may have been issued before.
+// The error matches [ErrInvalidType] if the type is invalid, and [ErrExhausted] if seq is larger than the template can
+// print. Number also fails if seq is less than 1, if at is in no period, if the template cannot print the date, or if
+// the template prints the time of day and at is only a date. [WithLast] and [WithUntil] have no effect, because the
+// number may have been issued before they were set.
 func (s *Scheme) Number(typ string, at When, seq int64) (Number, error) {
 	if err := s.template.CheckType(typ); err != nil {
 		return Number{}, err
@@ -112,10 +114,10 @@ func (s *Scheme) Number(typ string, at When, seq int64) (Number, error) {
 	return newNumber(s.template, span, strings.Clone(typ), seq), nil
 }
 
-// Parse parses a number that was issued with this Scheme. It refuses any text that cannot have been issued: a date that
-// does not exist in the calendar or the time zone, parts of a date that contradict each other, sequence 0, missing or
-// excess padding, text before or after. If the number was issued with a hidden sequence and another key, Seq is wrong
-// and there may be no error.
+// Parse parses a number that was issued with this Scheme. It refuses any string that cannot have been issued, for
+// example because the date does not exist in the calendar or the time zone, because parts of the date contradict each
+// other, because the sequence is 0, because padding is missing or excess, or because there is text before or after the
+// number. If the number has a hidden sequence and was issued with another key, Seq is wrong, and there may be no error.
 //
 // Every error matches [ErrInvalidNumber]. If the check digit is wrong, the error also matches [ErrCheckDigit].
 func (s *Scheme) Parse(number string) (Number, error) { return s.parse(number) }
@@ -128,9 +130,9 @@ func (s *scheme) parse(number string) (Number, error) {
 	return newNumber(s.template, *n.Span, strings.Clone(n.Type), n.Seq), nil // a copy, so the text can be freed
 }
 
-// Series returns the name of a type's series, as a [Ledger] and package gapless use it: the key prefix, a colon and the
-// type, such as "serial:IS". With [WithSharedCounter] it is the same for every type, such as "serial:*". The only error
-// is [ErrInvalidType].
+// Series returns the name of the series of a type, for a [Ledger] and package gapless. It is the key prefix, a colon
+// and the type, such as "serial:IS". With [WithSharedCounter] it is the same for every type, such as "serial:*". The
+// only possible error is [ErrInvalidType].
 func (s *Scheme) Series(typ string) (string, error) {
 	if err := s.template.CheckType(typ); err != nil {
 		return "", err
@@ -140,7 +142,8 @@ func (s *Scheme) Series(typ string) (string, error) {
 
 func (s *scheme) series(typ string) string { return s.prefix + ":" + cmp.Or(s.sharedType(), typ) }
 
-// sharedType returns the type that all types count as, "" if each has a series of its own. No type has an asterisk.
+// sharedType returns the type that all types count as, which contains an asterisk and is therefore not a valid type. It
+// returns "" if each type has a separate series.
 func (s *scheme) sharedType() string {
 	if s.shared {
 		return "*"
@@ -148,15 +151,16 @@ func (s *scheme) sharedType() string {
 	return ""
 }
 
-// subject names a type's numbers in messages: by the type, or by the series if the template prints no type.
+// subject returns the name of a type's numbers for messages. It is the type, or the series if the template prints no
+// type.
 func (s *scheme) subject(typ string) string { return cmp.Or(typ, s.series(typ)) }
 
 // local returns a Unix time in the time zone of the scheme.
 func (s *scheme) local(unix int64) time.Time { return time.Unix(unix, 0).In(s.calendar.Location) }
 
-// Calendar returns the calendar of every series of this Scheme, such as "days" or "years from April 1": its [Period]
-// and, if quarters, half-years or business years are counted or printed, the first day of the business year. A series
-// keeps its calendar as long as it lives: a process with another calendar gets [ErrConflict].
+// Calendar returns the name of the calendar of every series of this Scheme, such as "days" or "years from April 1". It
+// consists of the [Period] and, if the period or the template uses quarters, half-years or business years, of the first
+// day of the business year. The calendar of a series cannot change. A process with another calendar gets [ErrConflict].
 func (s *Scheme) Calendar() string { return s.counts() }
 
 func (s *scheme) counts() string {
@@ -166,17 +170,17 @@ func (s *scheme) counts() string {
 	return s.calendar.Name(s.template.Dates.PrintBusinessYear())
 }
 
-// PrintMark returns a hash of the settings that two processes must share, or they could print the same number for
-// different sequences of a period: the order of fields and tokens, the alphabet, the check digit and the key of the
-// hidden sequence. Widths, literals and separators are not part of it. A period keeps its print mark: a process with
-// another print mark gets [ErrConflict] until a later period begins.
+// PrintMark returns a hash of the settings with which the same number could be printed for two sequences of a period if
+// they differed between processes. These are the order of fields and tokens, the alphabet, the check digit and the key
+// of the hidden sequence, but not widths, literals and separators. The print mark of a period cannot change. A process
+// with another print mark gets [ErrConflict] until a later period begins.
 func (s *Scheme) PrintMark() string { return s.template.PrintMark() }
 
-// Span returns the span of at in which the same date is printed. It begins at start and ends before end. It is the
-// period of at, or a part of it if the template prints more than the period.
+// Span returns the interval around at in which the same date is printed. It begins at start and ends before end. It is
+// the period of at, or a part of it if the template prints more than the period.
 //
-// It is an error if at names no period, which the error explains; if at is a date and the template prints the time of
-// day; and if the template cannot print the date. [WithUntil] has no effect.
+// Span fails if at names no period; the error explains why. It also fails if at is only a date and the template prints
+// the time of day, and if the template cannot print the date. [WithUntil] has no effect.
 func (s *Scheme) Span(at When) (start, end time.Time, err error) {
 	span, err := s.numberedSpan(at)
 	if err != nil {
@@ -185,9 +189,9 @@ func (s *Scheme) Span(at When) (start, end time.Time, err error) {
 	return s.local(span.From), s.local(span.To), nil
 }
 
-// Period returns the period of at: its label, as in keys and in a ledger, its first instant, and the first instant
-// after it. If at names no period, all three are zero, and [Scheme.Span] says why. With [Never], start and end are in
-// UTC.
+// Period returns the period of at: its label, which is used in keys and in a ledger, its first instant, and the first
+// instant after it. If at names no period, all three are zero, and [Scheme.Span] returns the reason. With [Never],
+// start and end are in UTC.
 func (s *Scheme) Period(at When) (label string, start, end time.Time) {
 	if p := s.period(at); p != nil {
 		label, start, end = p.Label, s.local(p.Start), s.local(p.End)
@@ -204,10 +208,10 @@ func (s *scheme) period(w When) *calendar.Period {
 	return s.calendar.At(at)
 }
 
-// PeriodName returns the name of at's period as people write it, such as "24 October 2021", "October 2021", "week 42 of
+// PeriodName returns the name of the period of at for people, such as "24 October 2021", "October 2021", "week 42 of
 // 2021", "quarter 4 of 2021", "half-year 2 of 2021", "2021", "24 October 2021, 15:00 to 16:00" or "all time". A year
-// that begins on another day than 1 January is "business year 2021". Weeks are ISO 8601 weeks. If [Scheme.Period]
-// returns zeros, the name is "".
+// that does not begin on 1 January is called "business year 2021". Weeks are those of ISO 8601. If at names no period,
+// the name is "".
 func (s *Scheme) PeriodName(at When) string {
 	p := s.period(at)
 	if p == nil {
@@ -216,8 +220,8 @@ func (s *Scheme) PeriodName(at When) string {
 	return s.calendar.PeriodName(p, s.local(p.Start), s.local(p.End))
 }
 
-// BusinessDate returns the date that at has by the scheme's time zone and day start: a date for itself, and for an
-// instant the date of its business day. If [Scheme.Period] returns zeros, BusinessDate returns the zero When.
+// BusinessDate returns the date of the business day that contains at, by the time zone and the day start of the scheme.
+// For a date, this is the date itself. If at names no period, BusinessDate returns the zero When.
 func (s *Scheme) BusinessDate(at When) When {
 	first, err := s.firstInstant(at)
 	if err != nil {
@@ -232,12 +236,12 @@ func (s *Scheme) Limits() (first, last int64) { return s.base + 1, s.limit }
 // Until returns the last day for which a number is issued, and false if there is none; see [WithUntil].
 func (s *Scheme) Until() (last When, ok bool) { return s.until, s.over > 0 }
 
-// WithTemplate returns the same Scheme with another template, which the key of the hidden sequence, if there is one,
-// hides too, and without [WithLast]. [WithEarlier] takes the result for numbers printed before a template was changed.
-// s does not change.
+// WithTemplate returns a copy of the Scheme with another template and without [WithLast]. If s hides sequences, so does
+// the copy, with the same key. Pass the copy to [WithEarlier] for numbers that were printed before a template was
+// changed.
 //
-// The errors are those of [NewScheme]: for a template that is not valid, that does not suit the calendar, that cannot
-// hide sequences, or that cannot print the first sequence of [WithStart].
+// The errors are those of [NewScheme]. WithTemplate fails if the template is invalid, does not suit the calendar,
+// cannot hide sequences, or cannot print the first sequence of [WithStart].
 func (s *Scheme) WithTemplate(template string) (*Scheme, error) {
 	other := s.scheme
 	other.text, other.last = template, 0
@@ -247,22 +251,22 @@ func (s *Scheme) WithTemplate(template string) (*Scheme, error) {
 	return &Scheme{other}, nil
 }
 
-// WithEarlier has an audit also account for numbers that other schemes printed in the same series, such as those from
-// before a template was widened from {seq:4} to {seq:6}. The audited scheme comes first, then these, in order; if the
-// option is given more than once, all of them count.
+// WithEarlier makes an audit also account for numbers that other schemes printed in the same series, for example before
+// a template was widened from {seq:4} to {seq:6}. The audited scheme is tried first, then these schemes in order. If
+// the option is given more than once, all its schemes are used.
 //
-// A text counts for the first scheme that reads it as a number of the audited type, in the period with the same label,
-// as [Scheme.Period] returns it. If there is none, the text is of another type or period if any scheme reads it, and
-// foreign if none does. A sequence that two schemes have printed is a duplicate. In a [Report], a number looks as the
-// scheme that read it prints it, and its Start is by that scheme. Contradicted numbers, explanations, Start, First and
-// Last are by the audited scheme.
+// A string is a number of the first scheme that parses it as a number of the audited type, in the period with the same
+// label (see [Scheme.Period]). If there is no such scheme, the string is a number of another type or period if any
+// scheme can parse it, and otherwise foreign. A sequence that two schemes have printed is a duplicate. In a [Report], a
+// number is printed by the scheme that parsed it, and its Start is that of this scheme. Contradicted numbers,
+// explanations, Start, First and Last are those of the audited scheme.
 //
-// An explanation counts if its Start is the first instant of the period with that label by any of the schemes. Ask a
-// register for each of these instants that differ.
+// An explanation applies if its Start is the first instant of the period with that label in any of the schemes. If
+// these instants differ, query a register of explanations for each of them.
 //
 // The key prefix, [Scheme.Calendar], [WithSharedCounter] and the key of the hidden sequence must be those of the
-// audited scheme. Otherwise, and if a scheme is nil, the audit returns an error before it reads the used numbers.
-// Template, time zone, day start and [WithStart] may differ. Default none.
+// audited scheme. Otherwise, or if a scheme is nil, the audit fails before it reads the used numbers. Template, time
+// zone, day start and [WithStart] may differ. By default, there are no earlier schemes.
 func WithEarlier(schemes ...*Scheme) AuditOption {
 	return auditOption(func(c *auditConfig) error {
 		c.earlier = append(c.earlier, schemes...)
@@ -270,7 +274,7 @@ func WithEarlier(schemes ...*Scheme) AuditOption {
 	})
 }
 
-// addEarlier adds the earlier schemes to an audit, after the audited one.
+// addEarlier adds the schemes of WithEarlier to an audit.
 func (a *audit) addEarlier() error {
 	s := a.scheme
 	for i, e := range a.earlier {
@@ -286,8 +290,8 @@ func (a *audit) addEarlier() error {
 	return nil
 }
 
-// beginning returns the periods that begin at an instant, by any of the schemes. If there is none, it returns a period
-// in which the instant lies, unless another period begins there.
+// beginning returns the periods that begin at an instant in any of the schemes. If no period begins there, inside is a
+// period that contains the instant, nil for none.
 func (a *audit) beginning(at time.Time) (begin []*auditedPeriod, inside *auditedPeriod) {
 	begun := false
 	for _, s := range a.schemes {
