@@ -201,9 +201,9 @@ func (g *Generator) read(ctx context.Context, c *series.Call, typ string, p *cal
 		}
 		refusal, refused := errors.AsType[*series.Refusal](err)
 		switch current := counted.Span; {
-		case err != nil && !(refused && refusal.Status == series.Lost && p.Start < current.Start): // otherwise the period is over, and its own counter counts
+		case err != nil && !(refused && refusal.Status == series.Lost && p.Start < current.Start):
 			return 0, 0, err
-		case err != nil:
+		case err != nil: // p has ended in the meantime, so its own counter is read next
 		case p.Start > current.Start:
 			return 0, 0, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
 				g.subject(typ), label, calendar.FormatLabel(current.Label))
