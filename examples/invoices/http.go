@@ -1,209 +1,93 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
-	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
 	"net/http"
-	"os"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/serialpage"
 )
 
-// routes returns the handler of the whole service. It is an error if a.origin is not an origin.
-func (s *service) routes(a access) (http.Handler, error) {
+// patience limits the time of a request.
+const patience = 10 * time.Second
+
+// routes returns the handler of the service. page is the handler of the pages.
+func (s *service) routes(page http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	for pattern, f := range map[string]func(http.ResponseWriter, *http.Request) error{
-		"POST /orders":                  s.postOrder,
-		"POST /orders/{number}/invoice": s.postInvoice,
-		"POST /orders/{number}/void":    s.postVoidOrder,
-		"POST /invoices/{number}/void":  s.postVoid,
-		"POST /months/{month}/close":    s.postMonth(s.closeMonth),
-		"POST /months/{month}/reopen":   s.postMonth(s.reopenMonth),
-		"GET /invoices":                 s.getInvoices,
-		"GET /invoices/{number}":        s.getInvoice,
+	for pattern, f := range map[string]func(*http.Request) (string, error){
+		"POST /orders":               s.postOrder,
+		"POST /orders/{number}/void": s.postVoidOrder,
+		"POST /orders/{number}/invoice": func(r *http.Request) (string, error) {
+			return s.invoice(r.Context(), r.PathValue("number"), serial.OnDateOf(time.Now().In(s.zone)))
+		},
+		"POST /invoices/{number}/void": func(r *http.Request) (string, error) {
+			return "void", s.voidInvoice(r.Context(), r.PathValue("number"))
+		},
 	} {
 		mux.HandleFunc(pattern, s.handle(f))
 	}
-	pages := serialpage.Options{Prefix: "/numbers", Series: s.series, User: a.name, Logger: s.log}
-	// Any page that the user visits can make the browser send forms here, even if only this host can reach the service.
-	guard := http.NewCrossOriginProtection()
-	guard.SetDenyHandler(s.handle(func(http.ResponseWriter, *http.Request) error {
-		return refusal{http.StatusForbidden, "a page of another site sent this request"}
-	}))
-	if a.origin != "" {
-		if err := guard.AddTrustedOrigin(a.origin); err != nil {
-			return nil, err
-		}
-		pages.TrustedOrigins = []string{a.origin}
-	}
-	numbers, err := serialpage.NewHandler(pages)
-	if err != nil {
-		return nil, err
-	}
-	mux.Handle("/numbers", numbers)
-	mux.Handle("/numbers/", numbers)
-	mux.Handle("GET /{$}", http.RedirectHandler("/numbers/", http.StatusFound))
-	return guard.Handler(mux), nil
+	mux.Handle("/numbers", page)
+	mux.Handle("/numbers/", page)
+	// Browsers add the proxy's cookies to requests from any page, so requests from pages of other sites are refused.
+	return http.NewCrossOriginProtection().Handler(mux)
 }
 
-func (s *service) postOrder(w http.ResponseWriter, r *http.Request) error {
-	var d draft
-	if err := read(w, r, &d); err != nil || strings.TrimSpace(d.Customer) == "" {
-		return wrongBody(err, `JSON such as {"customer": "Ada", "amount_cents": 1250}`)
+func (s *service) postOrder(r *http.Request) (string, error) {
+	customer := strings.TrimSpace(r.FormValue("customer"))
+	cents, err := strconv.ParseInt(r.FormValue("cents"), 10, 64)
+	if err != nil || customer == "" || cents < 1 || cents > 100_000_000 {
+		return "", refusal("want customer=NAME and cents=AMOUNT, from 1 to 100000000")
 	}
-	o, err := s.place(r.Context(), d)
-	return write(w, http.StatusCreated, o, err)
+	return s.place(r.Context(), customer, cents)
 }
 
-func (s *service) postInvoice(w http.ResponseWriter, r *http.Request) error {
-	var dated struct{ Date string }
-	var day time.Time
-	var date serial.When
-	err := read(w, r, &dated)
-	if err == nil && dated.Date != "" {
-		day, err = s.day(dated.Date)
-		date = serial.OnDateOf(day)
+func (s *service) postVoidOrder(r *http.Request) (string, error) {
+	by, err := user(r)
+	if err != nil || by == "" {
+		return "", cmp.Or[error](err, refusal("only users whom the login proxy names may void an order"))
 	}
-	if err != nil || day.After(time.Now().Add(12*time.Hour)) { // today's noon may be yet to come
-		return wrongBody(err, `empty, or {"date": "2021-10-24"} to backdate the invoice`)
-	}
-	v, created, err := s.invoice(r.Context(), r.PathValue("number"), date)
-	if created {
-		return write(w, http.StatusCreated, v, err)
-	}
-	return write(w, http.StatusOK, v, err)
+	return "void", s.voidOrder(r.Context(), r.PathValue("number"), r.FormValue("reason"), by)
 }
 
-func (s *service) postVoidOrder(w http.ResponseWriter, r *http.Request) error {
-	why, err := readReason(w, r)
-	if err != nil {
-		return err
+// anonymous is the name of users without a login proxy. Only the demonstration sets it.
+var anonymous string
+
+// user returns who sent the request. The login proxy in front of the service sets X-Forwarded-User. It must overwrite
+// any such header from a browser, and the service must not be reachable without it. In your own service, use your own
+// authentication instead.
+func user(r *http.Request) (string, error) {
+	names := r.Header.Values("X-Forwarded-User")
+	if len(names) > 1 {
+		return "", errors.New("more than one X-Forwarded-User header")
 	}
-	err = s.voidOrder(r.Context(), r.PathValue("number"), why.Reason, why.By)
-	return write(w, http.StatusOK, why, err)
-}
-
-func (s *service) postVoid(w http.ResponseWriter, r *http.Request) error {
-	v, err := s.void(r.Context(), r.PathValue("number"))
-	return write(w, http.StatusOK, v, err)
-}
-
-// postMonth returns a function that closes or reopens the month in the path.
-func (s *service) postMonth(change func(_ context.Context, day serial.When, reason, by string) error) func(
-	http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		day, err := s.day(r.PathValue("month") + "-01")
-		if err != nil {
-			return refusal{http.StatusBadRequest, "want a month such as 2021-10, from 1971-01 on"}
-		}
-		why, err := readReason(w, r)
-		if err != nil {
-			return err
-		}
-		return write(w, http.StatusOK, why, change(r.Context(), serial.OnDateOf(day), why.Reason, why.By))
-	}
-}
-
-func (s *service) getInvoices(w http.ResponseWriter, r *http.Request) error {
-	all, err := s.latest(r.Context())
-	return write(w, http.StatusOK, all, err)
-}
-
-func (s *service) getInvoice(w http.ResponseWriter, r *http.Request) error {
-	v, err := scan(s.db.QueryRowContext(r.Context(), selectInvoices+"WHERE number = ?", r.PathValue("number")))
-	return write(w, http.StatusOK, v, err)
-}
-
-// read decodes a body, for which handle has set a deadline. An empty body leaves v unchanged.
-func read(w http.ResponseWriter, r *http.Request, v any) error {
-	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
-	body.DisallowUnknownFields()
-	err := body.Decode(v)
-	if err == io.EOF {
-		return nil
-	}
-	_, end := body.Token()
-	switch {
-	case errors.Is(errors.Join(err, end), os.ErrDeadlineExceeded):
-		return errStalled
-	case err == nil && end != io.EOF:
-		return errors.New("more than one value")
-	}
-	return err
-}
-
-var errStalled = refusal{http.StatusRequestTimeout, "the body did not arrive in time"}
-
-// A reason says why something is done and who asked for it.
-type reason struct {
-	Reason string `json:"reason"`
-	By     string `json:"by"`
-}
-
-func readReason(w http.ResponseWriter, r *http.Request) (why reason, err error) {
-	if err := read(w, r, &why); err != nil || strings.TrimSpace(why.Reason) == "" || strings.TrimSpace(why.By) == "" {
-		return why, wrongBody(err, `JSON such as {"reason": "ordered twice", "by": "Ada"}`)
-	}
-	return why, nil
-}
-
-// wrongBody returns the refusal of a body that cannot be read or has the wrong content, unless it stalled.
-func wrongBody(err error, must string) error {
-	if errors.Is(err, errStalled) {
-		return err
-	}
-	return refusal{http.StatusBadRequest, "the body must be " + must}
+	return cmp.Or(strings.Join(names, ""), anonymous), nil
 }
 
 // A refusal is an error that the client can correct.
-type refusal struct {
-	status int
-	detail string
-}
+type refusal string
 
-func (r refusal) Error() string { return r.detail }
+func (r refusal) Error() string { return string(r) }
 
-// handle limits the time of f and answers if f returns an error.
-func (s *service) handle(f func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+// handle limits the time of f, and answers with the text that it returns, or with its error.
+func (s *service) handle(f func(*http.Request) (string, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
-		if deadline, _ := ctx.Deadline(); r.ContentLength != 0 {
-			// A context does not end the read of a body, so a deadline does. If w does not support deadlines,
-			// ReadTimeout remains.
-			_ = http.NewResponseController(w).SetReadDeadline(deadline)
-		}
-		err := f(w, r.WithContext(ctx))
-		if err == nil {
-			return
-		}
-		refused := refusal{http.StatusServiceUnavailable, "temporarily unavailable"}
+		text, err := f(r.WithContext(ctx))
+		var refused refusal
 		switch {
+		case err == nil:
+			_, _ = fmt.Fprintln(w, text)
 		case errors.As(err, &refused):
-		case errors.Is(err, sql.ErrNoRows):
-			refused = refusal{http.StatusNotFound, "no such number"}
-		case r.Context().Err() == nil: // otherwise the client has left
-			// The library's errors call the service's own command PROGRAM.
-			cause := strings.ReplaceAll(err.Error(), "PROGRAM", "invoices-serial")
-			s.log.Error("unavailable", "method", r.Method, "path", r.URL.Path, "err", cause)
+			http.Error(w, refused.Error(), http.StatusUnprocessableEntity)
+		case r.Context().Err() == nil: // otherwise the client has disconnected
+			s.log.Error("unavailable", "method", r.Method, "path", r.URL.Path, "err", err)
+			http.Error(w, "temporarily unavailable", http.StatusServiceUnavailable)
 		}
-		_ = write(w, refused.status, map[string]string{"error": refused.detail}, nil)
 	}
-}
-
-// write answers with v, or returns err if there is one.
-func write(w http.ResponseWriter, status int, v any, err error) error {
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // nobody reads it if the client has left
-	return nil
 }

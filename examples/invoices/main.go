@@ -1,12 +1,13 @@
-// Command invoices is an HTTP service that numbers two kinds of documents: orders from Redis, fast and with gaps, and
-// invoices from the database, in the invoice's own transaction and without gaps. Its pages below /numbers/ account for
-// every number. See README.md.
+// Command invoices is an HTTP service that numbers two kinds of documents. Orders get their numbers from Redis, which
+// is fast but leaves gaps. Invoices get theirs in the transaction that stores the invoice, so there are no gaps. Web
+// pages below /numbers/ account for every number. See README.md.
 package main
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,135 +15,58 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
+	_ "time/tzdata" // time zones, for hosts that have no zone database
 
-	"github.com/alicebob/miniredis/v2"
-
-	"github.com/dailyserial/serial/examples/invoices/internal/numbers"
+	"github.com/redis/go-redis/v9"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	err := run(ctx, os.Args[1:], os.Stdout, slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
+	if err := run(ctx, os.Stdout, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
 		fmt.Fprintln(os.Stderr, "invoices:", err)
 		os.Exit(1)
 	}
 }
 
-// A config is what the command line and the environment ask for.
-type config struct {
-	numbers.Settings // without RedisURL, a Redis in memory; without Database, a temporary SQLite file
-
-	addr  string
-	users access
-	demo  *miniredis.Miniredis // gets sample data; nil if Redis or the database is named
-}
-
-func parseFlags(args []string) (*config, error) {
-	cfg := &config{Settings: numbers.FromEnvironment()}
-	flags := flag.NewFlagSet("invoices", flag.ContinueOnError)
-	flags.StringVar(&cfg.addr, "addr", "127.0.0.1:8080", "the `address` to listen on")
-	set := func(value *string) func(string) error {
-		return func(given string) error { *value = given; return nil }
-	}
-	flags.Func("redis", "`URL` of Redis; default $INVOICES_REDIS_URL, else one in memory, for demonstration",
-		set(&cfg.RedisURL))
-	flags.Func("database", "SQLite `file`; default $INVOICES_DATABASE, else a temporary one", set(&cfg.Database))
-	flags.Func("tz", "the time `zone` whose midnight begins a new day; the same in every process; "+
-		"default $INVOICES_TZ, else UTC", set(&cfg.Zone))
-	flags.StringVar(&cfg.users.header, "user-header", "X-Forwarded-User",
-		"the `header` in which the login proxy passes the name of the user, who may explain numbers")
-	flags.StringVar(&cfg.users.origin, "origin", "",
-		"the `origin` under which browsers reach the login proxy, such as https://numbers.example.com; needed if the proxy "+
-			"changes the Host header")
-	return cfg, flags.Parse(args)
-}
-
-// run starts what the command line does not name, for demonstration, and serves until ctx ends.
-func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) error {
-	cfg, err := parseFlags(args)
+// run serves until ctx ends. If neither Redis nor a database is set, it uses temporary ones with sample documents.
+func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
+	zone, err := time.LoadLocation(cmp.Or(os.Getenv("INVOICES_TZ"), "UTC")) // a new day begins at midnight there
 	if err != nil {
 		return err
 	}
-	var memory *miniredis.Miniredis
-	if cfg.RedisURL == "" {
-		if memory, err = embeddedRedis(); err != nil {
-			return err
-		}
-		defer memory.Close()
-		cfg.RedisURL = "redis://" + memory.Addr()
-		_, _ = fmt.Fprintln(out, "Redis in memory, for demonstration:", cfg.RedisURL)
-	}
-	if cfg.Database == "" {
-		folder, err := os.MkdirTemp("", "invoices")
+	if os.Getenv("INVOICES_REDIS_URL") == "" && os.Getenv("INVOICES_DATABASE") == "" {
+		stop, err := demonstrate(ctx, zone, log)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = os.RemoveAll(folder) }()
-		cfg.Database = filepath.Join(folder, "invoices.db")
-		_, _ = fmt.Fprintln(out, "SQLite in a temporary file:", cfg.Database)
-		if memory != nil {
-			cfg.demo, cfg.users.user = memory, "demo" // nobody is behind a proxy here
-		}
+		defer stop()
 	}
-	return cfg.serve(ctx, out, log)
-}
-
-// serve connects to Redis and the database, and answers requests until ctx ends.
-func (cfg *config) serve(ctx context.Context, out io.Writer, log *slog.Logger) (err error) {
-	orders, err := numbers.Open(cfg.Settings, log)
+	options, err := redis.ParseURL(os.Getenv("INVOICES_REDIS_URL"))
+	if err != nil { // err may contain the password
+		return errors.New("INVOICES_REDIS_URL: want redis://USER:PASSWORD@HOST:PORT/DB")
+	}
+	db, err := openDatabase(os.Getenv("INVOICES_DATABASE"))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, orders.Close()) }()
-	s, err := newService(ctx, orders, log)
+	s, err := newService(ctx, redis.NewClient(options), db, zone, log)
 	if err != nil {
 		return err
 	}
-	handler, err := s.routes(cfg.users)
+	page, err := newPage(s)
 	if err != nil {
 		return err
 	}
-	if cfg.demo != nil {
-		if err := sample(ctx, cfg.demo, s, time.Now()); err != nil {
-			return err
-		}
-	}
-	listener, err := net.Listen("tcp", cfg.addr)
+	listener, err := net.Listen("tcp", cmp.Or(os.Getenv("INVOICES_ADDR"), "127.0.0.1:8080"))
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(out, invitation, listener.Addr())
-	err = serve(ctx, listener, handler, log)
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer cancel()
-	return errors.Join(err, s.orders.Flush(limit)) // the register now has everything known of unused numbers
-}
+	_, _ = fmt.Fprintf(out, "Look at http://%s/numbers/\n", listener.Addr())
 
-const invitation = `
-Look at http://%[1]s/numbers/
-
-curl http://%[1]s/orders -d '{"customer": "Ada", "amount_cents": 1250}'
-curl -X POST http://%[1]s/orders/NUMBER/invoice
-curl -X POST http://%[1]s/invoices/NUMBER/void
-curl http://%[1]s/orders/NUMBER/void -d '{"reason": "ordered twice", "by": "Ada"}'
-curl http://%[1]s/months/2021-09/close -d '{"reason": "reported", "by": "Ada"}'
-curl http://%[1]s/invoices
-`
-
-func serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
-	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      patience + 10*time.Second,
-		IdleTimeout:       time.Minute,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
+	server := &http.Server{Handler: s.routes(page), ReadTimeout: patience, WriteTimeout: 2 * patience}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	select {
@@ -152,5 +76,16 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	}
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), server.WriteTimeout)
 	defer cancel()
-	return server.Shutdown(limit)
+	err = server.Shutdown(limit)                   // after the current requests
+	return errors.Join(err, s.orders.Flush(limit)) // stores what is known about unused numbers
+}
+
+// openDatabase opens an SQLite file. With _txlock=immediate, a transaction locks the file when it begins. Otherwise, it
+// would fail if another transaction wrote between its first read and its first write.
+func openDatabase(file string) (*sql.DB, error) {
+	if file == "" {
+		return nil, errors.New("INVOICES_DATABASE is not set")
+	}
+	return sql.Open("sqlite", "file:"+file+
+		"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=foreign_keys(1)")
 }

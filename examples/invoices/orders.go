@@ -3,87 +3,81 @@ package main
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"fmt"
-	"net/http"
+	"strings"
 	"time"
 
 	"github.com/dailyserial/serial"
 )
 
-// A draft is an order without a number.
-type draft struct {
-	Customer    string `json:"customer"`
-	AmountCents int64  `json:"amount_cents"`
-}
-
-type order struct {
-	Number string `json:"number"`
-	draft
-}
-
-// explanation returns the explanation of why an order's number is missing.
-func (s *service) explanation(n serial.Number, reason, by string) (serial.Explanation, error) {
-	series, err := s.orders.Scheme().Series(n.Type)
-	return serial.Explanation{Series: series, Type: n.Type, Start: n.Start, First: n.Seq, Last: n.Seq, Reason: reason,
-		By: by, At: time.Now()}, err
-}
-
-// place stores an order. It takes the number first, outside of any transaction: Redis cannot take a number back, and a
-// transaction would only make others wait for Redis. If storing the order then fails, its number is a gap, and the
-// register says why. If the database stored the order but did not answer in time, the explanation has no effect.
-func (s *service) place(ctx context.Context, d draft) (order, error) {
-	number, err := s.orders.NextNumber(ctx, orderType)
+// place stores an order and returns its number. It takes the number first, outside of any transaction, because Redis
+// cannot take a number back. If the order cannot be stored, its number is missing, and the register has the reason.
+func (s *service) place(ctx context.Context, customer string, cents int64) (string, error) {
+	n, err := s.orders.NextNumber(ctx, orderType)
 	if err != nil {
-		return order{}, err
+		return "", err
 	}
 	_, err = s.db.ExecContext(ctx, "INSERT INTO orders (number, day, seq, customer, amount_cents) VALUES (?, ?, ?, ?, ?)",
-		number, number.Date.Format(time.DateOnly), number.Seq, d.Customer, d.AmountCents)
+		n, n.Start.Format(time.DateOnly), n.Seq, customer, cents)
 	if err == nil {
-		return order{number.String(), d}, nil
+		return n.String(), nil
 	}
-	reason := "the order could not be stored"
-	if broken(err, checkFailed) {
-		err = refusal{http.StatusUnprocessableEntity, fmt.Sprintf("amount_cents must be 0 to %d", largest)}
-		reason = "the order was refused: " + err.Error()
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // the client may have left
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // the client may have disconnected
 	defer cancel()
-	e, failed := s.explanation(number, reason, "orders")
+	e, failed := s.orders.Scheme().Explanation(n, n, "the order could not be stored", "")
 	if failed = cmp.Or(failed, s.register.Explain(ctx, e)); failed != nil {
-		s.orders.NotKept(e, failed)
+		s.notStored(e, failed)
 	}
-	return order{}, err
+	return "", err
 }
 
 // voidOrder deletes an order that has no invoice, and stores why its number is missing, in one transaction.
 func (s *service) voidOrder(ctx context.Context, number, reason, by string) error {
 	n, err := s.orders.Scheme().Parse(number)
 	if err != nil {
-		return sql.ErrNoRows
+		return refusal(err.Error())
 	}
-	e, err := s.explanation(n, reason, by)
+	e, err := s.orders.Scheme().Explanation(n, n, reason, by)
 	if err != nil {
-		return err
-	}
-	if err := e.Validate(); err != nil {
-		return refusal{http.StatusBadRequest, err.Error()}
+		return refusal(err.Error())
 	}
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
-	var deleted string
-	err = tx.QueryRowContext(ctx, "DELETE FROM orders WHERE number = ? RETURNING number", number).Scan(&deleted)
-	if broken(err, keyFailed) {
-		return refusal{http.StatusConflict, "the order has an invoice"}
-	}
+	result, err := tx.ExecContext(ctx, `DELETE FROM orders WHERE number = ?
+		AND NOT EXISTS (SELECT 1 FROM invoices WHERE order_number = orders.number)`, number)
 	if err != nil {
 		return err
+	}
+	if rows, err := result.RowsAffected(); err != nil || rows == 0 {
+		return cmp.Or[error](err, refusal("there is no such order, or it has an invoice"))
 	}
 	if err := s.register.ExplainIn(ctx, tx, e); err != nil {
 		return err
 	}
 	return tx.Commit()
+}
+
+// lastOrder is the floor of the orders' Generator: the last sequence of a day that was used. Deleted orders count,
+// because their numbers may be on paper, and so do numbers that an operator has skipped. Other possible reasons do not
+// count: if a reply is lost, its range reaches up to the largest number.
+func (s *service) lastOrder(ctx context.Context, typ string, start time.Time) (last int64, err error) {
+	row := s.db.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM orders WHERE day = ?", start.Format(time.DateOnly))
+	if err := row.Scan(&last); err != nil {
+		return 0, err
+	}
+	series, err := s.orders.Scheme().Series(typ)
+	if err != nil {
+		return 0, err
+	}
+	for e, err := range s.register.Explanations(ctx, series, start) {
+		if err != nil {
+			return 0, err
+		}
+		if !e.Possible || strings.HasPrefix(e.Reason, serial.Raised) {
+			last = max(last, e.Last)
+		}
+	}
+	return last, nil
 }

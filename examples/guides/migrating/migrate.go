@@ -1,5 +1,4 @@
-// Package migrating moves series from other systems to package serial, and back. docs/migrating.md explains the steps
-// and shows the code of this file.
+// Package migrating has the code of docs/migrating.md.
 package migrating
 
 import (
@@ -11,20 +10,20 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// closeScript returns the last number of an old counter and replaces it with a text, which INCR refuses. It may be
-// repeated.
+// closeScript returns the last number of an old counter, and replaces the number by a text, which INCR refuses. Running
+// it again changes nothing.
 var closeScript = redis.NewScript(`
-local held = redis.call('GET', KEYS[1]) or '0'
-local closed = string.match(held, '^closed at (%d+)$')
-if not closed and string.match(held, '^%d+$') then
-	redis.call('SET', KEYS[1], 'closed at ' .. held)
+local content = redis.call('GET', KEYS[1]) or '0'
+local closed = string.match(content, '^closed at (%d+)$')
+if not closed and string.match(content, '^%d+$') then
+	redis.call('SET', KEYS[1], 'closed at ' .. content)
 	redis.call('EXPIREAT', KEYS[1], ARGV[1])
 end
-return closed or held`)
+return closed or content`)
 
 func closeOld(ctx context.Context, rdb redis.UniversalClient, typ string, start time.Time) (int64, error) {
-	key := typ + start.Format("20060102")    // as the old system names it
-	expires := start.AddDate(0, 0, 2).Unix() // when nobody asks for this day any more
+	key := typ + start.Format("20060102")    // the old system's key
+	expires := start.AddDate(0, 0, 2).Unix() // when this day is no longer needed
 	return closeScript.Run(ctx, rdb, []string{key}, expires).Int64()
 }
 

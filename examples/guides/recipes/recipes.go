@@ -13,17 +13,6 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// placeOrder stores the text of a number, and the parts that queries need.
-func placeOrder(ctx context.Context, gen *serial.Generator, db *sql.DB) error {
-	n, err := gen.NextNumber(ctx, "IS")
-	if err != nil {
-		return err
-	}
-	_, err = db.ExecContext(ctx, "INSERT INTO orders (number, type, day, seq) VALUES ($1, $2, $3, $4)",
-		n, n.Type, n.Start.Format(time.DateOnly), n.Seq)
-	return err
-}
-
 // newControls returns a generator of control numbers.
 func newControls(rdb redis.UniversalClient) (*serial.Generator, error) {
 	return serial.New(rdb, serial.WithLocation(time.UTC), serial.WithPeriod(serial.Never),
@@ -39,10 +28,10 @@ func interchange(n serial.Number) string { return fmt.Sprintf("%09d", wrap(n, 99
 // trace returns a NACHA trace number. The type is the first eight digits of the bank's routing number.
 func trace(n serial.Number) string { return fmt.Sprintf("%s%07d", n.Type, wrap(n, 9_999_999)) }
 
-// ticket prints a number without its day: A001.
+// ticket returns a number without its day, such as A001.
 func ticket(n serial.Number) string { return fmt.Sprintf("%s%03d", n.Type, n.Seq) }
 
-// correct stores the next revision of a document, and returns the text to be printed: ABBV180001-01. If the number is
+// correct stores the next revision of a document, and returns what it prints, such as ABBV180001-01. If the number is
 // not stored, the error is sql.ErrNoRows.
 func correct(ctx context.Context, db *sql.DB, number string) (string, error) {
 	var revision int
@@ -70,8 +59,8 @@ func keepSkipped(ctx context.Context, tx *sql.Tx, s *serial.Scheme, typ string, 
 	return nil
 }
 
-// nextSkipped takes the smallest skipped number, in the transaction of its document. If found is false, none was
-// available, and the caller takes a number with Next.
+// nextSkipped takes the smallest skipped number, in the transaction of its document. If none is available, found is
+// false, and the caller takes a number with Next.
 func nextSkipped(ctx context.Context, tx *sql.Tx) (number string, found bool, err error) {
 	row := tx.QueryRowContext(ctx, "DELETE FROM skipped WHERE seq = (SELECT min(seq) FROM skipped) RETURNING number")
 	if err := row.Scan(&number); errors.Is(err, sql.ErrNoRows) {

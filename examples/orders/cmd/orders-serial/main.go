@@ -1,5 +1,6 @@
-// Command orders-serial is for whoever operates the order service: it issues, raises and audits order numbers, and does
-// what the service's errors ask for. It reads the environment of the service. "orders-serial help" lists its commands.
+// Command orders-serial is for operators of the order service. It issues, raises and audits order numbers, and runs the
+// commands that the service's errors contain. Its settings are the environment of the service. "orders-serial help"
+// lists its commands.
 package main
 
 import (
@@ -12,7 +13,7 @@ import (
 )
 
 func main() {
-	gen, err := numbers.Open(numbers.FromEnvironment(), slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	gen, err := numbers.Open(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "orders-serial:", err)
 		os.Exit(1)

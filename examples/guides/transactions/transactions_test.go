@@ -1,0 +1,35 @@
+package transactions
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/examples/internal/exampletest"
+	"github.com/dailyserial/serial/serialtest"
+)
+
+func TestGuide(t *testing.T) {
+	exampletest.RequireCode(t, exampletest.ReadFile(t, "../../../docs/transactions.md"), "transactions.go")
+}
+
+// Each function stores the number that it returns.
+func TestPlace(t *testing.T) {
+	db, _ := exampletest.PostgreSQL(t, "CREATE TABLE orders (number text UNIQUE, request text UNIQUE, customer text)")
+	gen, r := serialtest.New(t, time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))
+	first, err := placeSQL(t.Context(), gen, db, "Ada")
+	require.NoError(t, err)
+	second, err := placeOnce(t.Context(), gen, db, "request", "Ada")
+	require.NoError(t, err)
+
+	r.Advance(72 * time.Hour) // now only the row has the number of the request
+	again, err := placeOnce(t.Context(), gen, db, "request", "Ada")
+	require.NoError(t, err)
+	require.Equal(t, second, again)
+	_, err = placeOnce(t.Context(), gen, db, "request", "Bob")
+	require.ErrorContains(t, err, "used for another order")
+	var stored string
+	require.NoError(t, db.QueryRow("SELECT string_agg(number, ' ' ORDER BY number) FROM orders").Scan(&stored))
+	require.Equal(t, first+" "+second, stored)
+}

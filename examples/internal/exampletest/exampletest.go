@@ -1,0 +1,99 @@
+// Package exampletest has helpers for the tests of the examples.
+package exampletest
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/require"
+)
+
+// ReadFile returns the text of a file, named relative to the package under test.
+func ReadFile(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return strings.ReplaceAll(string(text), "\r\n", "\n")
+}
+
+// RequireCode requires that all Go code in a text is in a file.
+func RequireCode(t *testing.T, text, file string) {
+	t.Helper()
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1)
+	require.NotEmpty(t, blocks)
+	for _, block := range blocks {
+		require.Contains(t, ReadFile(t, file), block[1], "this code of the text is not in %s", file)
+	}
+}
+
+// PostgreSQL executes statements in a new schema on the server that SERIAL_POSTGRES_DSN names, or on the one at the
+// usual port, and returns the schema's address. With SERIAL_REQUIRE_SQL=1, a missing server is a failure.
+func PostgreSQL(t *testing.T, statements ...string) (db *sql.DB, dsn string) {
+	t.Helper()
+	if dsn = os.Getenv("SERIAL_POSTGRES_DSN"); dsn == "" {
+		dsn = "postgres://postgres@127.0.0.1:5432/test?sslmode=disable"
+	}
+	schema := fmt.Sprintf("examples_%d", time.Now().UnixNano())
+	if !strings.Contains(dsn, "?") {
+		dsn += "?"
+	}
+	dsn += "&search_path=" + schema
+	db, err := sql.Open("pgx", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	if _, err := db.Exec("CREATE SCHEMA " + schema); err != nil {
+		require.NotEqual(t, "1", os.Getenv("SERIAL_REQUIRE_SQL"), err)
+		t.Skipf("no PostgreSQL: %v", err)
+	}
+	t.Cleanup(func() { _, _ = db.Exec("DROP SCHEMA " + schema + " CASCADE") })
+	for _, statement := range statements {
+		_, err := db.Exec(statement)
+		require.NoError(t, err)
+	}
+	return db, dsn
+}
+
+// RequireSQLite skips a test in builds without SQLite.
+func RequireSQLite(t *testing.T) {
+	if !slices.Contains(sql.Drivers(), "sqlite") {
+		t.Skip("built with the race detector, and therefore without SQLite")
+	}
+}
+
+// Start runs a service until the test ends, and returns its address and a function that returns its log. variable is
+// the name of the environment variable in which the service expects the address to listen on.
+func Start(t *testing.T, variable string, run func(context.Context, io.Writer, *slog.Logger) error) (address string,
+	log func() string) {
+	t.Helper()
+	t.Setenv(variable, "127.0.0.1:0")
+	ctx, stop := context.WithCancel(context.Background())
+	out, in := io.Pipe()
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		err := run(ctx, in, slog.New(slog.NewTextHandler(file, nil)))
+		_ = in.CloseWithError(err)
+		ended <- err
+	}()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, errors.Join(<-ended, file.Close()))
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	return regexp.MustCompile(`http://[^/\s]+`).FindString(line), func() string { return ReadFile(t, file.Name()) }
+}
