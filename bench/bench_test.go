@@ -238,13 +238,13 @@ func TestOpenings(t *testing.T) {
 		"\nThe 100 types of 8 processes ", "\n| without Prepare | ", "\n| with Prepare | "}})
 }
 
-// The README's figures come from the last measurement, and from that on another machine.
+// The figures of both READMEs come from the last measurement, and from that on another machine.
 func TestReadmeFigures(t *testing.T) {
 	near, far, _ := strings.Cut(text(t, "results/results.md"), "\n## Network of 2 ms")
 	other, _, _ := strings.Cut(text(t, "results/epyc.md"), "\n## Network of 2 ms")
 	far, _, _ = strings.Cut(far, "\n## ")
-	const throughput, p50, p99 = 4, 6, 8
-	ratio := func(table, row string, column int) string {
+	const rate, throughput, p50, p99 = 2, 4, 6, 8
+	cell := func(table, row string, column int) string {
 		for line := range strings.SplitSeq(table, "\n") {
 			if strings.HasPrefix(line, "| "+row+" |") {
 				return strings.Split(line, " | ")[column] + " "
@@ -252,21 +252,44 @@ func TestReadmeFigures(t *testing.T) {
 		}
 		return "" // was not measured
 	}
-	readme := text(t, "../README.md")
+	readme := text(t, "README.md")
 	for _, callers := range []string{"1", "10", "100", "1,000"} {
 		next := callers + " | **Next**"
-		row := fmt.Sprintf("\n| %s | %s| %s| %s| %s|", callers, ratio(near, next, throughput), ratio(near, next, p99),
-			ratio(far, next, p50), ratio(other, next, throughput))
+		row := fmt.Sprintf("\n| %s | %s| %s| %s| %s|", callers, cell(near, next, throughput), cell(near, next, p99),
+			cell(far, next, p50), cell(other, next, throughput))
 		if !strings.Contains(readme, row) {
 			t.Errorf("README.md lacks %s", row)
 		}
 	}
 	readme = strings.Join(strings.Fields(readme), " ")
-	for _, condition := range []string{"with a deadline", "1,000 types"} {
-		want := ratio(near, "1,000 | **Next**, "+condition, throughput) + "with " + strings.TrimPrefix(condition, "with ")
+	for condition, says := range map[string]string{
+		"with a deadline": "With a deadline on every call, 1,000 callers reach ",
+		"1,000 types":     "With 1,000 types, they reach ",
+	} {
+		want := says + strings.TrimSpace(cell(near, "1,000 | **Next**, "+condition, throughput)) + "."
 		if !strings.Contains(readme, want) {
 			t.Errorf("README.md lacks %s", want)
 		}
+	}
+
+	rounded := func(row string) string { // to two digits, such as 770,000
+		n, err := strconv.Atoi(strings.ReplaceAll(strings.TrimSpace(cell(near, row, rate)), ",", ""))
+		if err != nil {
+			t.Fatal(row, err)
+		}
+		unit := 1
+		for n/unit >= 100 {
+			unit *= 10
+		}
+		n = (n + unit/2) / unit * unit
+		return fmt.Sprintf("%d,%03d", n/1000, n%1000)
+	}
+	want := fmt.Sprintf("one caller gets %s numbers per second and 1,000 callers get %s; with a deadline on every call, %s and "+
+		"%s. Plain `INCR` gets %s and %s ", rounded("1 | **Next**"), rounded("1,000 | **Next**"),
+		rounded("1 | **Next**, with a deadline"), rounded("1,000 | **Next**, with a deadline"), rounded("1 | INCR"),
+		rounded("1,000 | INCR"))
+	if !strings.Contains(strings.Join(strings.Fields(text(t, "../README.md")), " "), want) {
+		t.Errorf("../README.md lacks %s", want)
 	}
 }
 
