@@ -239,19 +239,17 @@ func (g *Generator) interval(p series.Recorded) string {
 
 // Facts returns settings of s for package serialcmd. The type of the result is not part of the public API, and may
 // change in any release.
-func (s *Scheme) Facts() operator.Facts { return s.facts() }
+func (s *Scheme) Facts() operator.Facts {
+	return operator.Facts{Calendar: s.calendar, Text: s.text, Template: s.template, Start: s.base + 1, Last: s.last,
+		Until: s.until.String(), Prefix: s.prefix, Shared: s.shared, Hidden: s.key != nil}
+}
 
 // Facts returns settings of g for package serialcmd. The type of the result is not part of the public API, and may
 // change in any release.
 func (g *Generator) Facts() operator.Facts {
-	f := g.facts()
-	f.Client, f.Retention, f.Ledger = g.issuing.Client, g.issuing.Retention, g.ledger != nil
+	f := g.Scheme().Facts()
+	f.Client, f.Retention, f.Ledger, f.Releases = g.issuing.Client, g.issuing.Retention, g.ledger != nil, g.locks.releases
 	return f
-}
-
-func (s *scheme) facts() operator.Facts {
-	return operator.Facts{Calendar: s.calendar, Text: s.text, Template: s.template, Start: s.base + 1, Last: s.last,
-		Until: s.until.String(), Prefix: s.prefix, Shared: s.shared, Hidden: s.key != nil}
 }
 
 // ForProgram returns a copy of g for a program that is used by operators. If an error of the copy contains a command to

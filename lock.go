@@ -23,12 +23,13 @@ const lockPatience = 2 * time.Second
 // locks creates the redsync locks for opening periods, on independent servers.
 type locks struct {
 	servers    []*wire.Client
-	onCounters bool // the only lock server is that of the counters
+	onCounters bool            // the only lock server is that of the counters
+	releases   *sync.WaitGroup // releases under way
 }
 
 // newLocks returns locks on the servers of clients, or on the server of the counters if clients is nil.
 func newLocks(counters *wire.Client, clients []goredis.UniversalClient) locks {
-	l := locks{onCounters: clients == nil}
+	l := locks{onCounters: clients == nil, releases: new(sync.WaitGroup)}
 	if l.onCounters {
 		l.servers = []*wire.Client{counters}
 	}
@@ -40,11 +41,11 @@ func newLocks(counters *wire.Client, clients []goredis.UniversalClient) locks {
 
 // A lock is held until it is released, or until it expires if releasing it fails.
 type lock struct {
-	mutex      *redsync.Mutex
-	onCounters bool
-	answered   atomic.Int32        // number of servers that granted or refused the lock in time
-	granted    atomic.Int32        // number of servers that granted it
-	panicked   atomic.Pointer[any] // value with which a hook of a client panicked, in a goroutine of redsync
+	mutex    *redsync.Mutex
+	settings locks
+	answered atomic.Int32        // number of servers that granted or refused the lock in time
+	granted  atomic.Int32        // number of servers that granted it
+	panicked atomic.Pointer[any] // value with which a hook of a client panicked, in a goroutine of redsync
 }
 
 // Try implements [series.Locks]. If no caller gets a majority because the servers have granted the lock to different
@@ -54,7 +55,7 @@ type lock struct {
 // a lock that a server may have granted.
 func (l locks) Try(ctx context.Context, deadline time.Time, tag, key string, behind *wire.Item, note *wire.Note,
 ) (_ series.Lock, sent bool, err error) {
-	k := &lock{onCounters: l.onCounters}
+	k := &lock{settings: l}
 	within, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel() // drops commands that have not been sent
 	var pools []redis.Pool
@@ -105,7 +106,7 @@ func (l locks) failure(ctx context.Context, k *lock, ended, err error, note *wir
 
 // Content implements [series.Lock].
 func (k *lock) Content() string {
-	if !k.onCounters {
+	if !k.settings.onCounters {
 		return ""
 	}
 	return k.mutex.Value()
@@ -209,7 +210,7 @@ func (c *lockConn) send(args ...any) (sent bool) {
 // Eval runs the release, which is the only script that redsync uses here. It runs in the background, because no caller
 // has to wait for it.
 func (c *lockConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
-	go c.release(append([]any{"eval", script.Src, script.KeyCount}, keysAndArgs...))
+	c.lock.settings.releases.Go(func() { c.release(append([]any{"eval", script.Src, script.KeyCount}, keysAndArgs...)) })
 	return int64(1), nil
 }
 

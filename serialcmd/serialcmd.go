@@ -1,9 +1,9 @@
 // Package serialcmd provides the serial command for a service's own generator, with its template, time zone, ledger,
-// floor, hidden key and hooks. A service with a ledger, a floor or a hidden key needs one, since command serial cannot
-// stand in for it:
+// floor, hidden key and hooks. If a service has a ledger, a floor or a hidden key, command serial cannot take its
+// place, so the service needs a command of its own:
 //
 //	func main() {
-//		gen, err := numbers.NewGenerator() // the function that the service calls, too
+//		gen, err := numbers.NewGenerator() // your function, which the service calls, too
 //		if err != nil {
 //			log.Fatal(err)
 //		}
@@ -40,7 +40,7 @@ import (
 	"github.com/dailyserial/serial/internal/series"
 )
 
-// An Option configures [Main]. Only this package and cmd/serial have options.
+// An Option configures [Main]. Only this package and cmd/serial define options.
 type Option interface {
 	Apply(*Setup)
 }
@@ -49,10 +49,10 @@ type option func(*Setup)
 
 func (o option) Apply(s *Setup) { o(s) }
 
-// A Setup is how a command is started; the options of [Main] change it. Like [Settings], [Need], [Misused], [Integer] and
-// [IsRedisURL], it is exported for cmd/serial alone, and may change in any release.
+// A Setup is the environment in which a command runs. The options of [Main] change it. Like [Settings], [Need],
+// [Misused], [Integer] and [IsRedisURL], it is exported only for cmd/serial, and may change in any release.
 type Setup struct {
-	Name     string // of the program, for messages
+	Name     string // name of the program
 	Args     []string
 	Getenv   func(string) string
 	Stdin    io.Reader
@@ -60,23 +60,23 @@ type Setup struct {
 	Stderr   io.Writer
 	Context  context.Context
 	Register Register // nil for none
-	Settings Settings // nil if the program has a Generator of its own
-	Warning  string   // for whoever issues numbers; "" for none. Settings.Open sets it
+	Settings Settings // nil if Main has a Generator
+	Warning  string   // warning that next prints; "" for none. Settings.Open sets it
 }
 
 // Settings are flags for the settings of a Generator.
 type Settings interface {
-	// Define adds the flags. It returns their names in the order of the help.
+	// Define adds the flags to a set, and returns their names in the order of the help.
 	Define(flags *flag.FlagSet) (names []string)
-	// Help is the part of the program's help about these flags.
+	// Help returns the part of the program's help about these flags.
 	Help() string
-	// Typeless reports whether the flags say that numbers have no type.
+	// Typeless reports whether numbers have no type.
 	Typeless() bool
-	// GivenFlags returns the flags, as they were given, for what the Generator does not know or does not tell: the Redis,
-	// and where a secret is. They show no password. They are not nil.
+	// GivenFlags returns the flags for the Redis and for the file of a secret, which a Generator cannot show, as they were
+	// given. They contain no password. The slice is not nil.
 	GivenFlags() []string
-	// Open returns the Generator, or only a Scheme if the command needs no Redis. argument is the command's first one. An
-	// error of [Misused] is one in the command line.
+	// Open returns the Generator or, if the command needs no Redis, only a Scheme. argument is the first argument of the
+	// command. An error in the command line is one of [Misused].
 	Open(need Need, command, argument string) (
 		gen *serial.Generator, scheme *serial.Scheme, close func() error, err error)
 }
@@ -84,25 +84,25 @@ type Settings interface {
 // A Need is what a command requires.
 type Need int
 
-// In increasing order.
+// Each command has one of these needs.
 const (
-	Nothing  Need = iota // not even the form of numbers
-	Form                 // the form of numbers, a Scheme
-	Counters             // Redis or, in cmd/serial, counters in memory
-	Redis
+	Nothing  Need = iota // no settings
+	Form                 // a Scheme
+	Counters             // a Generator; in cmd/serial, it may count in memory
+	Redis                // a Generator with a Redis
 )
 
 // A Register keeps explanations. Package github.com/dailyserial/serial/sqlledger has one in a database.
 type Register interface {
 	// Explain stores an explanation.
 	Explain(ctx context.Context, e serial.Explanation) error
-	// Explanations yields the explanations of a series, as [serial.Scheme.Series] returns it, in the period that begins
-	// at start. The first error ends it.
+	// Explanations yields the explanations of a series, as [serial.Scheme.Series] returns it, in the period that begins at
+	// start. If start is zero, it yields those of all periods. The first error is the last element.
 	Explanations(ctx context.Context, series string, start time.Time) iter.Seq2[serial.Explanation, error]
 }
 
-// WithRegister gives the command a register: raise and takeover store there what they skip, if a person says why, and
-// audit reads it. Default none. It panics if r is nil.
+// WithRegister gives the command a register. Commands raise and takeover store the reason of a person for skipped
+// numbers in it, and audit reads it. By default, there is no register. WithRegister panics if r is nil.
 func WithRegister(r Register) Option {
 	if v := reflect.ValueOf(r); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic("serialcmd: WithRegister: the register is nil")
@@ -110,17 +110,18 @@ func WithRegister(r Register) Option {
 	return option(func(s *Setup) { s.Register = r })
 }
 
-// Main runs the command in [os.Args] with gen, and returns the exit code: 0 for success, 1 for a failure, 2
-// for an invalid command line, for which nothing was sent to Redis, and 3 for an audit that found something. The first
-// SIGINT or SIGTERM ends the command, and a second one ends the process. Before Main returns, it waits until the Unused
-// hooks have received all unused numbers: up to 10 s, or 1 s after a signal.
+// Main runs the command in [os.Args] with gen, and returns the exit code: 0 for success, 1 for a failure, 2 for an
+// invalid command line, for which nothing was sent to Redis, and 3 for an audit that found something. The first SIGINT
+// or SIGTERM cancels the command, and a second one ends the process.
 //
-// Main calls gen's hooks, but does not change gen, and closes nothing. It is for a process that does nothing else: it
-// turns off go-redis's log and ignores SIGPIPE. It reads no environment variable. It panics if gen is nil.
+// Before Main returns, it waits until the Unused hooks have received all unused numbers, and until locks that the
+// command took are released: up to 10 s, or 1 s after a signal.
+//
+// Main calls gen's hooks, but does not change gen, and closes nothing. It must be the only work of its process, because
+// it turns off go-redis's log and ignores SIGPIPE. It reads no environment variable. It panics if gen is nil.
 func Main(gen *serial.Generator, opts ...Option) int {
-	// go-redis would report every lost connection on stderr, but the error says what matters.
-	logging.Disable()
-	signal.Ignore(syscall.SIGPIPE) // a write to a pipe without readers fails, and the error names what was issued
+	logging.Disable()              // go-redis would report every lost connection on stderr, in addition to the error
+	signal.Ignore(syscall.SIGPIPE) // a write to a pipe without a reader fails instead, and the error lists issued numbers
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal kills the process, if a write blocks
@@ -137,7 +138,7 @@ func run(gen *serial.Generator, s *Setup, opts []Option) int {
 	if gen == nil && s.Settings == nil {
 		panic("serialcmd: Main: the generator is nil")
 	}
-	out := bufio.NewWriter(s.Stdout) // it remembers errors, so only Flush is checked
+	out := bufio.NewWriter(s.Stdout) // Flush returns the first error of all writes
 	cmd := &command{Setup: s, out: out, gen: gen}
 	err := cmd.parse()
 	if err == nil {
@@ -159,23 +160,23 @@ func run(gen *serial.Generator, s *Setup, opts []Option) int {
 	}
 	if _, ok := errors.AsType[misuse](err); ok {
 		code = 2
-		_, _ = fmt.Fprintln(s.Stderr, cmd.hint()) // first, so that the reason comes last
+		_, _ = fmt.Fprintln(s.Stderr, cmd.hint()) // before the reason, which is always the last line
 	}
 	text := quotedArgs.ReplaceAllString(err.Error(), "")
 	if s.Settings != nil {
 		text = periodFlags(text)
 	}
-	for line := range strings.Lines(text) { // one for each option that New refuses
+	for line := range strings.Lines(text) { // serial.New returns one line for each invalid option
 		cmd.warn("%s", strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "serial: "))
 	}
 	return code
 }
 
-// quotedArgs matches the arguments that Redis quotes if it does not know a command. Those of a renamed AUTH are a
-// password.
+// quotedArgs matches the part of Redis's error for an unknown command that contains the arguments. If AUTH has another
+// name on the server, the password is one of them.
 var quotedArgs = regexp.MustCompile(`, with args beginning with: [^\n]*`)
 
-// A command is a command line with everything needed to run it.
+// A command is a parsed command line with everything that is needed to run it.
 type command struct {
 	*Setup
 	commandLine
@@ -183,14 +184,14 @@ type command struct {
 
 	gen    *serial.Generator // nil if the command needs no Redis
 	scheme *serial.Scheme    // nil if it needs nothing
-	out    *bufio.Writer     // to stdout
+	out    *bufio.Writer     // stdout
 	skip   skip
-	typ    string // on which the command acts
+	typ    string // type on which the command acts at the moment
 
 	flushed    bool  // flush was called
-	unreported error // its result
+	unreported error // result of flush
 
-	earlierSchemes []*serial.Scheme // of the earlier templates
+	earlierSchemes []*serial.Scheme // schemes of -earlier
 }
 
 // warn prints a line on stderr.
@@ -212,20 +213,21 @@ func (c *command) execute(ctx context.Context) (err error) {
 	}
 	defer func() { err = cmp.Or(err, closes()) }()
 	c.typ = c.args[0]
-	if err = c.row.run(c, ctx); c.gen == nil || c.Settings != nil { // a generator made of flags has no other hooks
+	err = c.row.run(c, ctx)
+	if c.row.needs < Counters {
 		return err
 	}
-	if err := c.flush(ctx); err != nil {
+	if err := c.flush(ctx); err != nil && c.Settings == nil { // a generator made of flags reports only to the command
 		c.warn("%s", strings.TrimPrefix(err.Error(), "serial: "))
 	}
 	if errors.Is(err, series.ErrLedger) && ctx.Err() == nil && !errors.Is(err, serial.ErrConflict) {
-		c.warn("the ledger failed: %s; or, to leave it at the risk of duplicates, %s", remedy(err), c.leaving())
+		c.warn("the ledger failed: %s; or, to stop using it at the risk of duplicates, %s", remedy(err), c.leaving())
 	}
 	return err
 }
 
-// remedy returns what ends an error of a ledger: what the error itself says, as that of package sqlledger for a missing
-// table, or to wait.
+// remedy returns the advice for an error of a ledger. An error may have its own, such as the one of package sqlledger
+// for a missing table.
 func remedy(err error) string {
 	var known interface{ Remedy() string }
 	if errors.As(err, &known) {
@@ -234,20 +236,21 @@ func remedy(err error) string {
 	return "wait for its database"
 }
 
-// leaving says how to leave the ledger, which only a program without it can do.
+// leaving returns the instructions to take the series out of its ledger, which only a program without that ledger can
+// do.
 func (c *command) leaving() string {
 	flags, where := c.Flags(time.Now().Unix())
 	if c.Hidden {
-		flags, where = append(flags, "-hidden-key", "FILE"), where+"FILE has the key that hides sequences, and "
+		flags, where = append(flags, "-hidden-key", "FILE"), where+"FILE contains the key that hides sequences, and "
 	}
 	line := strings.Join(append(flags, operator.Operands(c.typ)...), " ")
 	return "stop the service, remove WithLedger from it, and run: serial takeover -leave-ledger " + line + ", where " +
 		where + operator.LastReserved + "the current period, or 0"
 }
 
-// open gets the generator or the scheme that the command needs, and its settings.
+// open sets the generator or the scheme that the command needs, and the facts about it.
 func (c *command) open() (closes func() error, err error) {
-	var flags []string // needed in commands that errors print
+	var flags []string // flags of commands in messages
 	closes = func() error { return nil }
 	if c.Settings != nil {
 		if c.gen, c.scheme, closes, err = c.Settings.Open(c.row.needs, c.row.name, c.args[0]); err != nil {
@@ -264,17 +267,24 @@ func (c *command) open() (closes func() error, err error) {
 	return closes, nil
 }
 
-// flush waits until the hooks have received all unused numbers, once.
+// flush waits until the hooks have received all unused numbers, and until all locks are released: other processes would
+// have to wait until a lock expires. Only the first call has an effect.
 func (c *command) flush(ctx context.Context) error {
 	if !c.flushed {
 		ctx, cancel := briefly(ctx)
 		defer cancel()
 		c.flushed, c.unreported = true, c.gen.Flush(ctx)
+		released := make(chan struct{})
+		go func() { c.Releases.Wait(); close(released) }()
+		select {
+		case <-released:
+		case <-ctx.Done():
+		}
 	}
 	return c.unreported
 }
 
-// briefly returns a context for what follows the work: it ends after 10 s, or 1 s after a signal has ended ctx.
+// briefly returns a context for the work after a command. It ends after 10 s, or 1 s after a signal has canceled ctx.
 func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, cancel) })

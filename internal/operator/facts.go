@@ -1,5 +1,5 @@
-// Package operator has what package serial and package serialcmd share to serve an operator: facts about a Generator, and
-// the flags that stand for its settings.
+// Package operator contains the code for operators that packages serial and serialcmd share: the settings of a
+// Generator, and the flags of cmd/serial that have the same effect.
 package operator
 
 import (
@@ -31,11 +31,12 @@ type Facts struct {
 	Client    redis.UniversalClient
 	Retention int
 	Ledger    bool
+	Releases  interface{ Wait() } // releases of locks under way
 }
 
 // Flags returns cmd/serial's flags for the settings that are not the default and that a command of an operator needs,
-// except a hidden key. If the name of the time zone does not mean that zone at these instants, Unix seconds, the operator
-// fills in ZONE, and where says so.
+// except a hidden key. If the name of the time zone does not mean that zone at these instants, Unix seconds, the
+// operator fills in ZONE, and where says so.
 func (f Facts) Flags(instants ...int64) (line []string, where string) {
 	flag := func(name, value, usual string) {
 		separator := " "
@@ -52,8 +53,7 @@ func (f Facts) Flags(instants ...int64) (line []string, where string) {
 		line, where = []string{"-tz ZONE"}, "ZONE is the IANA name of the service's time zone, and "
 	}
 	flag("period", f.Calendar.Unit.Noun(), calendar.Day.Noun())
-	y := f.Calendar.YearStart
-	flag("year-start", fmt.Sprintf("%02d-%02d", y.Month+1, y.Day+1), "01-01")
+	flag("year-start", fmt.Sprintf("%02d-%02d", f.Calendar.YearStart.Month+1, f.Calendar.YearStart.Day+1), "01-01")
 	flag("day-start", (time.Duration(f.Calendar.DayStart) * time.Second).String(), "0s")
 	flag("template", f.Text, template.Usual(f.Calendar))
 	flag("start", strconv.FormatInt(f.Start, 10), "1")
@@ -79,9 +79,9 @@ func (f Facts) zoneHasName(name string, instants []int64) bool {
 	})
 }
 
-// LastReserved is the SEQ of a command that leaves a ledger. With the last number used, numbers of burned blocks above
-// it would be issued.
-const LastReserved = "SEQ is the last sequence set aside (reserved) in the ledger for "
+// LastReserved describes the SEQ of a command that takes a series out of its ledger. With the last number used instead,
+// numbers above it would be issued that the ledger has reserved in blocks that were given up.
+const LastReserved = "SEQ is the last sequence reserved in the ledger for "
 
 // Operands returns the arguments TYPE and SEQ of a command.
 func Operands(typ string) []string {
