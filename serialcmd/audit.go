@@ -17,17 +17,17 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// errFound means that an audit found something, which it has printed. The exit code is 3.
+// errFound is the error of an audit that found something and has printed it. The exit code is 3.
 var errFound = errors.New("not all numbers are accounted for")
 
-// audit prints which numbers of a period, or of all periods, are missing, duplicate, beyond the counter or foreign.
+// audit prints which numbers of a period, or of all periods, are missing, used twice, above the counter or foreign.
 func (c *command) audit(ctx context.Context) error {
 	at, err := c.when()
 	if err != nil {
 		return err
 	}
 	if c.all && c.date != "" {
-		return misused("-all and -date: want one of them")
+		return misused("-all and -date: want only one of them")
 	}
 	for _, template := range c.earlier {
 		earlier, err := c.scheme.WithTemplate(template)
@@ -38,7 +38,7 @@ func (c *command) audit(ctx context.Context) error {
 	}
 	file := c.args[1]
 	if c.explained == "-" && (file == "" || file == "-") {
-		return misused("-explained -: the numbers come from stdin; name a FILE for one of them")
+		return misused("-explained -: the numbers are read from stdin, too; want a file for one of them")
 	}
 	input, err := c.openInput(file)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *command) audit(ctx context.Context) error {
 		series, _ := c.scheme.Series(c.args[0]) // the audit checks the type
 		opts = append(opts, serial.WithExplanations(r.Explanations(ctx, series, start)))
 	}
-	if c.explained != "" { // later than the register, so that the file's win
+	if c.explained != "" { // after the register, because a later explanation wins
 		opts = append(opts, serial.WithExplanations(c.explanations(ctx, c.explained, explained, c.args[0], start)))
 	}
 	numbers := func(yield func(string, error) bool) {
@@ -80,89 +80,105 @@ func (c *command) audit(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return c.printReports(&reports)
+		c.printReports(&reports)
+		return conclusion(reports.Clean())
 	}
 	report, err := c.gen.Audit(ctx, c.args[0], at, numbers, opts...)
 	if err != nil {
 		return err
 	}
-	return c.printReport(&report)
+	c.printReport(&report)
+	return conclusion(report.Clean() && report.ForeignCount == 0)
+}
+
+// conclusion returns errFound if an audit found something.
+func conclusion(clean bool) error {
+	if clean {
+		return nil
+	}
+	return errFound
+}
+
+// verdict returns the result of an audit in words.
+func verdict(clean bool) string {
+	if clean {
+		return "all numbers are accounted for"
+	}
+	return errFound.Error()
 }
 
 // dates are the layouts of -date, shortest first.
 var dates = []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"}
 
-// when returns what -date names, or zero without -date.
+// when returns the date or the instant of -date, or zero without -date.
 func (c *command) when() (serial.When, error) {
 	if c.date == "" {
 		return serial.When{}, nil
 	}
 	for _, layout := range dates {
 		wall, err := time.Parse(layout, c.date)
-		switch {
-		case err != nil:
+		if err != nil {
 			continue
-		case layout != time.DateOnly:
-			at, err := c.instantOf(wall)
-			return serial.At(at), err
-		case c.Calendar.Unit.ShorterThanDay():
-			return serial.When{}, misused("-date %q needs a time, too, as in \"2021-10-24 15:04\", since a period is "+
-				"one %s", c.date, c.Calendar.Unit.Noun())
+		}
+		if layout != time.DateOnly {
+			return c.instant(wall)
 		}
 		date := serial.OnDateOf(wall)
-		if label, _, _ := c.scheme.Period(date); label == "" && wall.Year() >= 1970 { // Audit refuses earlier years
-			return serial.When{}, c.skippedDate()
+		switch label, _, _ := c.scheme.Period(date); {
+		case label != "":
+			return date, nil
+		case c.Calendar.Unit.ShorterThanDay():
+			return date, misused("-date %q needs a time, too, as in \"2021-10-24 15:04\", because a period is one %s", c.date,
+				c.Calendar.Unit.Noun())
 		}
-		return date, nil
+		_, _, err = c.scheme.Span(date) // the reason why the date is in no period
+		return date, misused("-date: %s", strings.TrimPrefix(err.Error(), "serial: "))
 	}
 	return serial.When{}, misused("-date %q: want a date such as 2021-10-24", c.date)
 }
 
-// instantOf returns the instant at which clocks in the zone show wall.
-func (c *command) instantOf(wall time.Time) (time.Time, error) {
+// instant returns the instant at which clocks in the zone show wall.
+func (c *command) instant(wall time.Time) (serial.When, error) {
 	y, m, d := wall.Date()
-	hour, minute, second := wall.Clock()
-	at := time.Date(y, m, d, hour, minute, second, 0, c.Calendar.Location)
+	at := time.Date(y, m, d, wall.Hour(), wall.Minute(), wall.Second(), 0, c.Calendar.Location)
 	if at.Format(time.DateTime) != wall.Format(time.DateTime) {
-		return time.Time{}, c.skippedDate()
+		return serial.When{}, misused("-date %q: the clocks of %v skipped this time", c.date, c.Calendar.Location)
 	}
-	return at, nil
+	return serial.At(at), nil
 }
 
-func (c *command) skippedDate() error {
-	return misused("-date %q: the clocks of %v skipped it", c.date, c.Calendar.Location)
-}
-
-// printReport prints a report as JSON or, for people, a line for each count, and below it the numbers counted. Its error
-// is errFound or nil.
-func (c *command) printReport(r *serial.Report) error {
-	var found error
-	if !r.Clean() || r.ForeignCount > 0 {
-		found = errFound
-	}
+// printReport prints the report of one period, as JSON or for people.
+func (c *command) printReport(r *serial.Report) {
 	c.suggestColumn(r.Foreign)
 	if c.json {
 		c.printReportJSON(r)
-		return found
+		return
 	}
-	period, verdict := c.name(r.Start), "all numbers are accounted for"
-	c.printf("%s in %s (from %s)\n", c.series(r.Type), period, r.Start.Format(time.RFC3339))
-	if !c.printCounts(r) {
-		verdict = "no number was issued"
+	subject, clean := c.series(r.Type)+" in "+c.name(r.Start), r.Clean() && r.ForeignCount == 0
+	result := verdict(clean)
+	c.printf("%s (from %s)\n", subject, r.Start.Format(time.RFC3339))
+	if issued := c.printCounts(r); clean && !issued {
+		result = "no number was issued"
 	}
-	c.printForeign(r.Foreign, r.ForeignCount)
-	if r.OtherCount > 0 {
-		c.printf("others     %d, of other types or periods\n", r.OtherCount)
-	}
-	if found != nil {
-		verdict = found.Error()
-	}
-	c.printf("%s in %s: %s\nchecked %s, signed ______________________________\n", c.series(r.Type), period, verdict,
-		c.time(time.Now()))
-	return found
+	c.printRest(r.Foreign, r.ForeignCount, r.OtherCount, "periods")
+	c.sign(subject, result)
 }
 
-// printCounts prints the counts of a report, and below each the numbers counted. It reports whether a number was issued.
+// printRest prints what belongs to no period that was audited.
+func (c *command) printRest(foreign []string, foreignCount, otherCount int64, others string) {
+	c.list("foreign", foreignCount, mapped(foreign, strconv.Quote))
+	if otherCount > 0 {
+		c.printf("others     %d, of other types or %s\n", otherCount, others)
+	}
+}
+
+// sign prints the last lines of an account: the result, and a line for a signature.
+func (c *command) sign(subject, result string) {
+	c.printf("%s: %s\nchecked %s, signed ______________________________\n", subject, result, c.time(time.Now()))
+}
+
+// printCounts prints the counts of a report, and below each the numbers counted. It reports whether a number was
+// issued.
 func (c *command) printCounts(r *serial.Report) bool {
 	if r.First > 1 {
 		c.printf("start      %s\n", c.Template.PrintSeq(r.First))
@@ -175,36 +191,27 @@ func (c *command) printCounts(r *serial.Report) bool {
 	}
 	c.printf("used       %d\n", r.Count)
 	below := map[bool]string{true: " below the start: was it changed?"}
-	beyond := mapped(r.Beyond, func(n serial.Number) string { return c.printedSeq(n) + below[n.Seq < r.First] })
-	doubles := mapped(r.Duplicates, c.printedSeq)
 	if c.readsExplanations() {
 		c.printExplained(r)
 	} else {
 		c.listRanges("missing", r.MissingCount, gaps(r.Missing))
 	}
-	c.list("double", r.DuplicateCount, r.DuplicateCount-int64(len(doubles)), doubles)
-	c.list("beyond", r.BeyondCount, r.BeyondCount-int64(len(beyond)), beyond)
+	c.list("duplicate", r.DuplicateCount, mapped(r.Duplicates, c.printedSeq))
+	c.list("beyond", r.BeyondCount, mapped(r.Beyond, func(n serial.Number) string {
+		return c.printedSeq(n) + below[n.Seq < r.First]
+	}))
 	return issued > 0
 }
 
-func (c *command) printForeign(texts []string, count int64) {
-	c.list("foreign", count, count-int64(len(texts)), mapped(texts, strconv.Quote))
-}
-
-// suggestColumn prints a hint if foreign texts look like lines of CSV.
+// suggestColumn prints a hint if foreign strings look like lines of CSV.
 func (c *command) suggestColumn(foreign []string) {
 	if slices.ContainsFunc(foreign, func(text string) bool { return c.isCSV(entry{text: text}) }) {
 		c.warn("%s", useColumn)
 	}
 }
 
-// printReports prints the reports of all periods: a line for each, the findings, then what belongs to no period. Its
-// error is errFound or nil.
-func (c *command) printReports(all *serial.Reports) error {
-	var found error
-	if !all.Clean() {
-		found = errFound
-	}
+// printReports prints the reports of all periods: a line for each, the findings, and then what belongs to no period.
+func (c *command) printReports(all *serial.Reports) {
 	c.suggestColumn(all.Foreign)
 	if c.json {
 		for i := range all.Periods {
@@ -218,18 +225,13 @@ func (c *command) printReports(all *serial.Reports) error {
 			OtherCount   int64       `json:"otherCount"`
 		}{append([]time.Time{}, all.Without...), all.WithoutCount, append([]string{}, all.Foreign...), all.ForeignCount,
 			all.OtherCount})
-		return found
+		return
 	}
-	series := c.series(c.args[0])
-	c.printf("%s in %d periods\n", series, len(all.Periods))
-	for i := range all.Periods {
-		r := &all.Periods[i]
-		verdict := "all numbers are accounted for"
-		if !r.Clean() {
-			verdict = errFound.Error()
-		}
+	subject := fmt.Sprintf("%s in %d periods", c.series(c.args[0]), len(all.Periods))
+	c.println(subject)
+	for _, r := range all.Periods {
 		c.printf("%s  issued %d, used %d, missing %d: %s\n", c.name(r.Start), max(0, r.Last-r.First+1), r.Count,
-			r.MissingCount, verdict)
+			r.MissingCount, verdict(r.Clean()))
 	}
 	for i := range all.Periods {
 		if r := &all.Periods[i]; !r.Clean() {
@@ -238,28 +240,23 @@ func (c *command) printReports(all *serial.Reports) error {
 		}
 	}
 	c.println("")
-	without := mapped(all.Without, c.name)
-	c.list("without", all.WithoutCount, all.WithoutCount-int64(len(without)), without)
+	c.list("without", all.WithoutCount, mapped(all.Without, c.name))
 	if all.WithoutCount > 0 {
 		c.println("           in these periods no number was issued, or counter and documents are gone")
 	}
-	c.printForeign(all.Foreign, all.ForeignCount)
-	if all.OtherCount > 0 {
-		c.printf("others     %d, of other types or earlier periods\n", all.OtherCount)
-	}
-	verdict := "all numbers are accounted for"
-	if found != nil {
-		verdict = found.Error()
-	}
-	c.printf("%s in %d periods: %s\nchecked %s, signed ______________________________\n", series, len(all.Periods),
-		verdict, c.time(time.Now()))
-	return found
+	c.printRest(all.Foreign, all.ForeignCount, all.OtherCount, "earlier periods")
+	c.sign(subject, verdict(all.Clean()))
 }
 
-// list prints a count and the items counted; more is the number of items not listed.
-func (c *command) list(name string, count, more int64, all []string) {
+// list prints a count, and the first of the items counted.
+func (c *command) list(name string, count int64, items []string) {
+	c.listPart(name, count, count-int64(len(items)), items)
+}
+
+// listPart prints a count and items; more is how much of the count the items leave out.
+func (c *command) listPart(name string, count, more int64, items []string) {
 	c.printf("%-10s %d\n", name, count)
-	for _, item := range all {
+	for _, item := range items {
 		c.println(" ", item)
 	}
 	if more > 0 {
@@ -275,7 +272,7 @@ func (c *command) listRanges(name string, count int64, ranges []gap) {
 		items = append(items, c.rangeOf(r))
 		more -= r.Last - r.First + 1
 	}
-	c.list(name, count, more, items)
+	c.listPart(name, count, more, items)
 }
 
 // rangeOf prints a range of sequences, such as 0007 or 0007-0012.
@@ -345,7 +342,7 @@ func asJSON(g gap, e serial.Explanation) explanation {
 	return explanation{g, e.Reason, e.By, e.At, e.Unused, e.Possible}
 }
 
-// texts returns the numbers as issued, or their sequences if their printed dates are not known.
+// texts returns the numbers as printed. If the date of a number is not known, it returns the sequence.
 func (c *command) texts(numbers []serial.Number) []string {
 	return mapped(numbers, func(n serial.Number) string { return cmp.Or(n.String(), c.printedSeq(n)) })
 }
@@ -353,7 +350,7 @@ func (c *command) texts(numbers []serial.Number) []string {
 // printedSeq returns a number's sequence as the template prints it.
 func (c *command) printedSeq(n serial.Number) string { return c.Template.PrintSeq(n.Seq) }
 
-// mapped returns f of each element, in a slice that is not nil, as JSON needs it.
+// mapped returns a slice with f of each element. It is never nil, because JSON would have null for nil.
 func mapped[T, U any](all []T, f func(T) U) []U {
 	results := make([]U, len(all))
 	for i, v := range all {
@@ -362,8 +359,9 @@ func mapped[T, U any](all []T, f func(T) U) []U {
 	return results
 }
 
-// explanations yields the explanations of a CSV file. Its sequences are of typ, in the period that begins at start. With
-// a zero start, they are of any period, and each line has a number. The first error ends it, and names the file and the line.
+// explanations yields the explanations of a CSV file. first and last are sequences of typ, in the period that begins at
+// start. If start is zero, each line must have a number, which may be of any period. The first error is the last
+// element; it contains the name of the file and the line.
 func (c *command) explanations(ctx context.Context, name string, input io.Reader, typ string,
 	start time.Time) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
@@ -389,7 +387,7 @@ func (c *command) readExplanations(ctx context.Context, input io.Reader, typ str
 		header, err = r.Read()
 	}
 	if errors.Is(err, io.EOF) {
-		return errors.New("empty; want a first line that names the columns")
+		return errors.New("the file is empty; want a header")
 	}
 	if err != nil {
 		return err
@@ -406,7 +404,7 @@ func (c *command) readExplanations(ctx context.Context, input io.Reader, typ str
 		if err != nil {
 			return err
 		}
-		if slices.Equal(record, header) || isNext(record) { // in concatenated files
+		if slices.Equal(record, header) || isNext(record) { // several outputs of raise in one file
 			continue
 		}
 		if len(record) != len(header) {
@@ -428,12 +426,12 @@ func (c *command) readExplanations(ctx context.Context, input io.Reader, typ str
 	}
 }
 
-// isNext reports whether a record is what raise and takeover print before explanations.
+// isNext reports whether a record is a line that raise and takeover print before explanations.
 func isNext(record []string) bool {
 	return len(record) == 1 && (strings.HasPrefix(record[0], "next ") || strings.HasPrefix(record[0], "seq "))
 }
 
-// checkHeader refuses columns that do not make explanations. Other columns may be there, too.
+// checkHeader returns an error if a column is missing or occurs twice. It ignores unknown columns.
 func checkHeader(header []string) error {
 	has := func(name string) bool { return slices.Contains(header, name) }
 	for _, name := range []string{"number", "first", "last", "reason", "by", "at", "unused", "possible"} {
@@ -442,13 +440,13 @@ func checkHeader(header []string) error {
 		}
 	}
 	if !has("reason") || has("first") != has("last") || !has("number") && !has("first") {
-		return fmt.Errorf("the columns are %q; want reason, and number or first and last; by, at, unused and possible are "+
-			"optional", header)
+		return fmt.Errorf("the columns are %q; want reason, and either number or first and last; by, at, unused and "+
+			"possible are optional", header)
 	}
 	return nil
 }
 
-// onlyPossible matches the reasons that the library gives only as possible ones.
+// onlyPossible matches the library's reasons that are never more than possible.
 var onlyPossible = regexp.MustCompile("^(" + serial.AnswerLost + "|" + serial.Raised + "|" + serial.BlockSkipped +
 	")([:;]|$)")
 
@@ -478,9 +476,10 @@ func (c *command) readExplanation(fields map[string]string, typ string, start, n
 			}
 		}
 	}
-	// Without this, a file that has lost its column "possible" would excuse deletions.
+	// Otherwise, a file without the column "possible" would explain numbers whose documents were deleted.
 	if e.By == "" && !e.Possible && onlyPossible.MatchString(e.Reason) {
-		return e, fmt.Errorf("reason %q: only a person's explains numbers; want true in possible, or a name in by", e.Reason)
+		return e, fmt.Errorf("reason %q explains nothing unless a person gives it; want true in possible, or a name in by",
+			e.Reason)
 	}
 	if number := fields["number"]; number != "" {
 		if fields["first"]+fields["last"] != "" {
@@ -492,7 +491,8 @@ func (c *command) readExplanation(fields map[string]string, typ string, start, n
 		}
 		e.Type, e.Start, e.First, e.Last = n.Type, n.Start, n.Seq, n.Seq
 	} else if start.IsZero() {
-		return e, errors.New("no number; with -all, each line needs one, since first and last do not show the period")
+		return e, errors.New("the number is missing; with -all, each line needs one, because first and last do not show " +
+			"the period")
 	}
 	var err error
 	if e.Series, err = c.scheme.Series(e.Type); err != nil {
@@ -501,8 +501,8 @@ func (c *command) readExplanation(fields map[string]string, typ string, start, n
 	return e, e.Validate()
 }
 
-// parseEarlier parses a number as the first template prints it that gives typ and the period that begins at start. If
-// none does, another type or period will do.
+// parseEarlier parses a number by the current template and then by the earlier ones. It returns the first result that
+// is of typ and of the period that begins at start or, if there is none, the first result.
 func (c *command) parseEarlier(number, typ string, start time.Time) (serial.Number, error) {
 	first, err := c.scheme.Parse(number)
 	for _, s := range append([]*serial.Scheme{c.scheme}, c.earlierSchemes...) {
@@ -518,7 +518,7 @@ func (c *command) parseEarlier(number, typ string, start time.Time) (serial.Numb
 	return first, err
 }
 
-// printExplained prints the missing numbers with their reasons, those without a reason, and possible reasons.
+// printExplained prints the missing numbers with their reasons, then the unexplained ones and their possible reasons.
 func (c *command) printExplained(r *serial.Report) {
 	var reasons, possible []string
 	line := func(of gap, e *serial.Explanation) string {
@@ -536,14 +536,13 @@ func (c *command) printExplained(r *serial.Report) {
 	for _, e := range r.Possible {
 		possible = append(possible, line(gap{e.First, e.Last}, &e))
 	}
-	contradicted := mapped(r.Contradicted, c.printedSeq)
 	c.printf("%-10s %d\n", "missing", r.MissingCount)
-	c.list("explained", r.ExplainedCount, more, reasons)
+	c.listPart("explained", r.ExplainedCount, more, reasons)
 	c.listRanges("not explained", r.UnexplainedCount, gaps(r.Unexplained))
 	if r.PossibleCount > 0 {
-		c.list("possible", r.PossibleCount, r.PossibleCount-int64(len(possible)), possible)
+		c.list("possible", r.PossibleCount, possible)
 	}
-	c.list("contradicted", r.ContradictedCount, r.ContradictedCount-int64(len(contradicted)), contradicted)
+	c.list("contradicted", r.ContradictedCount, mapped(r.Contradicted, c.printedSeq))
 }
 
 // time prints an instant in the time zone of the scheme.

@@ -15,38 +15,40 @@ import (
 // A subcommand is a row of the table of commands.
 type subcommand struct {
 	name    string
-	args    string // such as "TYPE [FILE]"; also determines how many are accepted
-	summary string // one line
-	detail  string // the rest of its help
+	args    string // such as "TYPE [FILE]"; it also determines how many arguments are accepted
+	summary string // one line of help
+	detail  string // rest of the help
 	needs   Need
-	flags   []string // its own
-	n       int      // the default of -n
-	counts  string   // the usage of -n
+	flags   []string // names of the flags that are not for settings
+	n       int      // default of -n
+	counts  string   // help of -n
 	run     func(*command, context.Context) error
 }
 
-// commands returns all commands except help. It is a function, since completion and help list the commands.
+// commands returns all commands except help. It is a function and not a variable because two commands, completion and
+// help, call it.
 func commands() []subcommand {
 	return []subcommand{
 		{
 			name: "next", args: "TYPE", needs: Counters, n: 1, run: (*command).next,
-			flags: []string{"n", "once"}, counts: "`N` number of numbers to issue, one per line. Default 1",
+			flags: []string{"n", "once"}, counts: "`N` count of the numbers to issue. Default 1",
 			summary: "issue the next number, the next N, or a request's number",
-			detail: `Up to 100,000 numbers are issued all or none. If N is larger and a later part fails, the earlier numbers
-are printed, and the exit code is 1. If numbers were issued but could not be printed, the error names them. If stdout
-is closed, nothing is issued.`,
+			detail: `Up to 100,000 numbers are issued at once: all of them or none. A larger N is issued in several parts. If
+a later part fails, the earlier numbers are printed, and the exit code is 1. If numbers were issued but could not be
+printed, the error contains them. If stdout is closed, no number is issued.`,
 		},
 		{
 			name: "peek", args: "TYPE", needs: Redis, run: (*command).peek,
 			summary: "print the last number issued in this period, if any",
-			detail: `If none was issued, a line on stderr says so, and stdout stays empty.
+			detail: `If no number was issued, stdout stays empty, and a line on stderr says so.
 ` + undated,
 		},
 		{
 			name: "history", args: "TYPE", needs: Redis, n: 7, run: (*command).history,
-			flags: []string{"n"}, counts: "`N` number of periods to show, with the current one. Default 7",
-			summary: "print how many numbers each of the last periods issued",
-			detail:  `Newest first. Periods without a counter are omitted. If the current counter is lost, history fails.`,
+			flags: []string{"n"}, counts: "`N` number of periods to show, including the current one. Default 7",
+			summary: "print how many numbers were issued in each recent period",
+			detail: `The newest period comes first. Periods without a counter are omitted. If the counter of the current period
+is lost, history fails.`,
 		},
 		{
 			name: "prepare", args: "TYPE", needs: Redis, run: (*command).prepare,
@@ -56,37 +58,37 @@ is closed, nothing is issued.`,
 		{
 			name: "raise", args: "TYPE SEQ", needs: Redis, flags: []string{"reason", "by"}, run: (*command).raise,
 			summary: "make the next number at least SEQ+1, and print it",
-			detail: `SEQ is the last sequence used, or 0 if none was. A counter is never lowered. If the type's numbers are set
-aside in a ledger, only a program with the ledger can raise its counter.
+			detail: `SEQ is the last sequence used, or 0 if none was used. A counter is never lowered. If the series has a
+ledger, only a program with that ledger can raise its counter.
 ` + undated + " " + skipping,
 		},
 		{
 			name: "takeover", args: "TYPE SEQ", needs: Redis, run: (*command).takeover,
 			flags: []string{"reason", "by", "leave-ledger"}, summary: "give the series to this time zone; print the next number",
-			detail: `This ends "conflicting period" if a process with another time zone or day start, or with a ledger, opened
-the period. Stop that process first, since it is refused from then on. SEQ is the last sequence used in the current
-period of this program's time zone and day start, or 0 if none was. With -leave-ledger, it is the last sequence set
-aside (reserved) in the ledger for that period. A counter is never lowered.
+			detail: `Use takeover to end a "conflicting period", if a process with another time zone or day start, or with a
+ledger, has opened the period. Stop that process first, because all its calls fail afterwards. SEQ is the last sequence
+used in the current period of this program's time zone and day start, or 0 if none was used. With -leave-ledger, it is
+the last sequence reserved in the ledger for that period. A counter is never lowered.
 ` + undated + " " + skipping,
 		},
 		{
 			name: "audit", args: "TYPE [FILE]", needs: Redis, run: (*command).audit,
 			flags:   []string{"date", "all", "column", "explained", "earlier"},
 			summary: "list numbers that are missing, used twice or never issued",
-			detail: `FILE or stdin contains the numbers used, one per line. The exit code is 3 unless all numbers are accounted
-for. Numbers issued during the audit do not matter. A missing number may never have reached anybody: raise, a floor or
-a ledger skipped it, or its caller gave up. With -explained or a register, the reasons are printed, and explained
-numbers no longer count as missing.`,
+			detail: `FILE or stdin contains the numbers used, one per line. The exit code is 0 if all numbers are accounted for,
+and 3 if not. Numbers that are issued during the audit do not matter. A missing number was not necessarily printed: it
+may have been skipped by raise, a floor or a ledger, or its caller may have given up. With -explained or a register,
+audit prints the reasons, and explained numbers no longer count as missing.`,
 		},
 		{
 			name: "import", args: "[TYPE] [FILE]", needs: Redis, run: (*command).imports,
 			flags: []string{"dry-run", "force", "column"}, summary: "raise counters to the numbers of another system",
 			detail: `FILE or stdin contains the numbers, one per line. For each type, or only for TYPE, the counter of the
-current period is raised to the greatest number found. The output lists what was done, which sequences between the
-smallest and the greatest are missing from the input, and the numbers of other periods, which are ignored. If a line
-is not a number, or the input is empty, nothing is written. Without -force, nothing is written either if a sequence
-appears twice, or if a type's greatest sequence exceeds the second greatest by more than 1,000 and by more than the
-input's sequences of that type. A single argument is FILE if such a file exists.`,
+current period is raised to the largest number found. The output lists what was done, the sequences between the smallest
+and the largest that are missing from the input, and the numbers of other periods, which are ignored. If a line is not a
+number, or if the input is empty, nothing is written. Without -force, nothing is written either if a sequence appears
+twice, or if the largest sequence of a type is above the second largest by more than 1,000 and by more than the count of
+the type's sequences in the input. A single argument is FILE if such a file exists.`,
 		},
 		{name: "parse", args: "NUMBER", needs: Form, run: (*command).parseNumber,
 			summary: "print a number's type, sequence and start of the period"},
@@ -102,31 +104,31 @@ input's sequences of that type. A single argument is FILE if such a file exists.
 }
 
 // undated is the help about numbers whose date is not known.
-const undated = `If the template prints a more exact date than the period, such as the day of a month, this prints the
-sequence, and the number with today's date.`
+const undated = `If the template prints a more exact date than the period, such as the day in a period of a month, the
+date of a number is not stored. The output is then the sequence, and the number with today's date.`
 
 // skipping is the help of commands that skip sequences.
-const skipping = `If sequences were skipped, two lines of CSV list them: a file for audit -explained. With -reason and
--by, they explain why nobody has these numbers. Without these flags, the reason is only possible, and explains
-nothing.`
+const skipping = `If sequences were skipped, the output ends with two lines of CSV that list them, as a file for audit
+-explained. With -reason and -by, these lines explain why the numbers are not used. Without these flags, they are only a
+possible reason, which explains nothing.`
 
 // A commandLine is the command line, parsed.
 type commandLine struct {
-	row      *subcommand // nil if the command line names none
+	row      *subcommand // nil if the command line has no command
 	args     []string
-	flags    *flag.FlagSet // of all commands
-	settings []*flag.Flag  // the flags that Config.Settings defines
+	flags    *flag.FlagSet // flags of all commands
+	settings []*flag.Flag  // those of them that Setup.Settings defines
 
-	n         int      // numbers or periods
-	once      string   // request ID of next; "" for none
-	date      string   // in the period to audit; "" for the current one
-	column    string   // of CSV; "" for lines
+	n         int      // count of numbers or periods
+	once      string   // request ID; "" for none
+	date      string   // date in the period to audit; "" for the current period
+	column    string   // column of CSV; "" if each line is a number
 	all       bool     // audit all periods
 	explained string   // file with explanations; "" for none
-	earlier   []string // templates
+	earlier   []string // earlier templates
 	dryRun    *bool    // nil if not given
 
-	reason, by string // of raise and takeover; "" for none
+	reason, by string // reason of raise or takeover, and the person who gives it; "" for none
 
 	force, leaveLedger, json bool
 }
@@ -137,7 +139,7 @@ func (c *command) define() {
 	text := func(at *string, name, usage string) {
 		given := false
 		c.flags.Func(name, usage, func(value string) error {
-			if given { // whoever gives two files wants both
+			if given { // with two files, the operator expects that both are read
 				return errors.New("the flag is given twice")
 			}
 			*at, given = value, true
@@ -146,7 +148,7 @@ func (c *command) define() {
 	}
 	person := func(at *string, name, usage string) {
 		c.flags.Func(name, usage, func(value string) error {
-			if *at = value; strings.TrimSpace(value) == "" { // audit would read it as empty
+			if *at = value; strings.TrimSpace(value) == "" { // audit trims whitespace
 				return errors.New("blank")
 			}
 			return nil
@@ -159,7 +161,7 @@ func (c *command) define() {
 		}
 		return err
 	})
-	text(&c.once, "once", "`ID` request whose number to issue. Until its answer expires, the same ID gets the same number")
+	text(&c.once, "once", "`ID` ID of a request. A request with the same ID gets the same number, while that is stored")
 	text(&c.date, "date", "`DATE` date in the period to audit, such as 2021-10-24, or \"2021-10-24 15:04\" if periods "+
 		"are shorter than a day. Default: the current period")
 	c.flags.BoolFunc("all", "audit all periods whose counters are kept. In the file of -explained, each line needs a "+
@@ -172,9 +174,10 @@ func (c *command) define() {
 		"listed but explains nothing")
 	c.flags.Func("earlier", "`TEMPLATE` earlier template of this period, tried after the current one. Repeat it for "+
 		"more, in order", func(value string) error { c.earlier = append(c.earlier, value); return nil })
-	c.flags.BoolFunc("dry-run", "only list what would be done. Default if stdin is a terminal; -dry-run=false writes",
+	c.flags.BoolFunc("dry-run", "list what would be done, and write nothing. Default if stdin is a terminal. To write, "+
+		"use -dry-run=false",
 		func(value string) error { c.dryRun = new(bool); return switchOf(c.dryRun)(value) })
-	c.flags.BoolFunc("force", "raise counters even if a sequence appears twice, or one is far above the others",
+	c.flags.BoolFunc("force", "raise counters even if a sequence appears twice or is far above the others",
 		switchOf(&c.force))
 	c.flags.BoolFunc("leave-ledger", "take the series out of its ledger, if it has one. If Redis loses data later, "+
 		"numbers may be issued twice. Cannot be combined with -reason", switchOf(&c.leaveLedger))
@@ -198,7 +201,7 @@ func switchOf(on *bool) func(value string) error {
 	}
 }
 
-// parse reads the command line. Its error is a misuse or errHelp.
+// parse parses the command line. Its error is a misuse or errHelp.
 func (c *command) parse() error {
 	c.define()
 	names, asked, wrong := c.split()
@@ -238,13 +241,13 @@ func (c *command) parse() error {
 	return nil
 }
 
-// split sets the flags and collects the arguments. It returns the names of the flags, known or not, and whether help was
-// asked for. Package flag would stop at the first argument. A URL of Redis is only allowed in -redis, because elsewhere
-// an error could show its password.
+// split sets the flags and the arguments, in any order; package flag would stop at the first argument. It returns the
+// names of all flags, known or not, and whether help is requested. It refuses a URL of Redis except in -redis, because
+// an error could show the password.
 func (c *command) split() (names []string, asked bool, err error) {
 	defer func() {
 		if err == nil && slices.ContainsFunc(c.args, IsRedisURL) {
-			err = misused("got the URL of a Redis as an argument")
+			err = misused("an argument is the URL of a Redis; want it in -redis")
 		}
 	}()
 	for line := c.Args; len(line) > 0; {
@@ -274,20 +277,20 @@ func (c *command) split() (names []string, asked bool, err error) {
 			return names, asked, misused("-%s needs a value", name)
 		default:
 			value, line = line[0], line[1:]
-			// An unset variable without quotes leaves no word at all. Then the next word is not the value.
+			// If the value is an unset shell variable without quotes, it is missing, and the next word is not the value.
 			if next, _, _, _ := c.lookup(value); value == "--" || isFlag(value) && next != nil {
 				return names, asked, misused("-%s needs a value, but a flag follows; if that is the value, write -%s=VALUE",
 					name, name)
 			}
 		}
-		// An empty value usually comes from an unset shell variable. If it meant the default, the command would issue
-		// numbers without the URL, or without -once.
+		// An empty value usually comes from an unset shell variable. It must not mean the default: without its URL or
+		// request ID, the command would issue wrong numbers.
 		if value == "" {
 			return names, asked, misused("-%s is empty, perhaps because a shell variable is not set; give a value, or omit "+
 				"the flag", name)
 		}
 		if name != "redis" && IsRedisURL(value) {
-			return names, asked, misused("-%s: got the URL of a Redis", name)
+			return names, asked, misused("-%s: the value is the URL of a Redis; want it in -redis", name)
 		}
 		if err := f.Value.Set(value); err != nil {
 			return names, asked, misused("-%s %q: %w", name, value, err)
@@ -296,13 +299,13 @@ func (c *command) split() (names []string, asked bool, err error) {
 	return names, asked, nil
 }
 
-// lookup returns the flag that a word names, nil if there is none, and the value if the word gives one.
+// lookup returns the flag with the name in word, nil if there is none, and the value if word contains one.
 func (c *command) lookup(word string) (f *flag.Flag, name, value string, given bool) {
 	name, value, given = strings.Cut(strings.TrimPrefix(strings.TrimPrefix(word, "-"), "-"), "=")
 	return c.flags.Lookup(name), name, value, given
 }
 
-// isFlag reports whether a word is a flag. "-" and negative numbers are arguments.
+// isFlag reports whether a word has the form of a flag. "-" and negative numbers are arguments.
 func isFlag(word string) bool {
 	return len(word) > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9')
 }
@@ -331,8 +334,8 @@ func (s *subcommand) options(c *command) (all []*flag.Flag) {
 	return append(append(all, c.settings...), c.flags.Lookup("json"))
 }
 
-// checkArgs refuses empty arguments and a wrong number of arguments. It sets those that are
-// omitted, and TYPE if numbers have no type, to "".
+// checkArgs returns an error if an argument is empty, or if there are too few or too many. It sets omitted arguments,
+// and TYPE if numbers have no type, to "".
 func (c *command) checkArgs() error {
 	want := c.arguments(c.row)
 	names := strings.Fields(want)
@@ -345,7 +348,7 @@ func (c *command) checkArgs() error {
 		}
 	}
 	if len(c.args) > len(names) {
-		return misused("too many arguments: got %d, but %s takes %s", len(c.args), c.row.name, cmp.Or(want, "none"))
+		return misused("got %d arguments, but %s takes %s", len(c.args), c.row.name, cmp.Or(want, "none"))
 	}
 	for range len(names) - len(c.args) {
 		c.args = append(c.args, "")
@@ -381,7 +384,7 @@ func Misused(err error) error { return misuse{err} }
 
 func misused(format string, args ...any) error { return Misused(fmt.Errorf(format, args...)) }
 
-// Integer reads a whole decimal number. It may have leading zeros, as a sequence copied from a number does.
+// Integer parses a decimal integer. It may have leading zeros, for example if it was copied from a number.
 func Integer(value string, bits int) (int64, error) {
 	n, err := strconv.ParseInt(value, 10, bits)
 	switch {
@@ -393,8 +396,9 @@ func Integer(value string, bits int) (int64, error) {
 	return n, nil
 }
 
-// redisURL matches the URL of a Redis, and any URL with a user or a password.
+// redisURL matches the URL of a Redis, and every URL with a user or a password.
 var redisURL = regexp.MustCompile(`^(?i:rediss?|unix):/|://.*@`)
 
-// IsRedisURL reports whether a word seems to be the URL of a Redis. It may contain a password, so no message shows it.
+// IsRedisURL reports whether a word looks like the URL of a Redis. No message may show it, because it may contain a
+// password.
 func IsRedisURL(word string) bool { return redisURL.MatchString(word) }

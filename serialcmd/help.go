@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// errHelp asks for the help of the command, or of the program if there is no command.
+// errHelp is returned if help is requested: for the command or, if there is none, for the program.
 var errHelp = errors.New("help was requested")
 
-// usage is the command with its arguments.
+// usage returns the command line of a command, without its options.
 func (c *command) usage(s *subcommand) string {
 	words := c.Name + " " + s.name
 	if len(s.options(c)) > 0 {
@@ -23,7 +23,7 @@ func (c *command) usage(s *subcommand) string {
 	return strings.TrimSpace(words + " " + c.arguments(s))
 }
 
-// hint returns the usage line for misuse of the command, or of the program if there is no command.
+// hint returns the line that is printed before an error in the command line.
 func (c *command) hint() string {
 	if c.row == nil {
 		return fmt.Sprintf("usage: %s COMMAND [flags] ARGUMENTS (%q lists the commands)", c.Name, c.Name+" help")
@@ -67,13 +67,14 @@ for which nothing was sent to Redis, and 3 for an audit that found something.
 	return b.String()
 }
 
-// describeFlag returns the placeholder of a flag's value, "" for a switch, and what the flag does.
+// describeFlag returns the placeholder of a flag's value, "" for a switch, and the help without the placeholder.
 func describeFlag(f *flag.Flag) (value, text string) {
 	value, text = flag.UnquoteUsage(f)
 	return value, strings.TrimPrefix(text, value+" ")
 }
 
-// wrap writes a text in lines of up to 90 columns. The first line begins after indent columns, which are written.
+// wrap writes a text in lines of at most 90 columns. indent columns of the first line are written already; the other
+// lines are indented by as much.
 func wrap(b *strings.Builder, text string, indent int) {
 	column, gap := indent, strings.Repeat(" ", min(indent, 1))
 	for _, word := range strings.Fields(text) {
@@ -95,8 +96,8 @@ func (c *command) version(context.Context) error {
 	return nil
 }
 
-// describe returns the version of the program, which names the revision it was built from, of the library if it is
-// another module, and of Go.
+// describe returns the name and the version of the program, the version of the library if it is another module, and the
+// version of Go.
 func describe(name string, info *debug.BuildInfo) string {
 	text := name + " " + cmp.Or(info.Main.Version, "(devel)")
 	for _, m := range info.Deps {
@@ -107,11 +108,11 @@ func describe(name string, info *debug.BuildInfo) string {
 	return text + ", " + info.GoVersion
 }
 
-// completion prints a script that completes commands and flags, and elsewhere the names of files.
+// completion prints a script that completes commands and flags, and the names of files in all other positions.
 func (c *command) completion(context.Context) error {
 	script := map[string]func(){"bash": c.completeBash, "zsh": c.completeZsh, "fish": c.completeFish}[c.args[0]]
 	if script == nil {
-		return misused("no script for %q: want bash, zsh or fish", c.args[0])
+		return misused("no script for the shell %q; want bash, zsh or fish", c.args[0])
 	}
 	script()
 	return nil
@@ -148,7 +149,7 @@ if [[ ${funcstack[1]} == %[1]s ]]; then %[1]s "$@"; else compdef %[1]s %[4]s; fi
 `, name, strings.Join(commandNames(), " | "), c.completionCases(), quoted(c.Name))
 }
 
-// completionCases returns the cases of command and word, for bash and zsh.
+// completionCases returns the cases of a case statement for COMMAND,WORD in bash and zsh.
 func (c *command) completionCases() string {
 	var b strings.Builder
 	for _, s := range commands() {

@@ -19,14 +19,14 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// imports raises the counters of the current period to the greatest numbers of another system. It checks everything it
-// can before the first write. Only raising a series shows whether it has a ledger, which imports cannot raise.
+// imports raises the counters of the current period to the largest numbers of another system. It checks everything
+// before the first write, with one exception: only an attempt to raise a series shows that it has a ledger.
 func (c *command) imports(ctx context.Context) error {
 	typ, name := c.args[0], c.args[1]
 	if typ != "" && name == "" && c.isFile(typ) {
 		typ, name = "", typ
 	}
-	if c.Shared { // all types count
+	if c.Shared { // all types have the same counter
 		typ = ""
 	}
 	dry := isTerminal(c.Stdin)
@@ -43,7 +43,7 @@ func (c *command) imports(ctx context.Context) error {
 	defer func() { _ = input.Close() }()
 	now, down := c.redisTime(ctx)
 	all, err := c.collect(ctx, input, typ, now)
-	if err = cmp.Or(err, down); err != nil { // lines that cannot be parsed come first
+	if err = cmp.Or(err, down); err != nil { // an error in the input is reported first
 		return err
 	}
 	doubts, err := c.plan(ctx, all, typ)
@@ -54,22 +54,25 @@ func (c *command) imports(ctx context.Context) error {
 		for _, f := range all {
 			c.printFound(f)
 		}
-		return errors.Join(append(doubts, errors.New("nothing was written; if the numbers are right, use -force"))...)
+		return errors.Join(append(doubts, errors.New("nothing was written; if the numbers are correct, use -force"))...)
 	}
 	for _, doubt := range doubts {
 		c.warn("%v", doubt)
 	}
-	if err := c.liftAll(ctx, all, dry); err != nil {
+	if err := c.raiseAll(ctx, all, dry); err != nil {
 		return err
 	}
-	if why := nothingWritten(all, dry); why != "" {
-		c.warn("%s", why)
+	switch {
+	case !slices.ContainsFunc(all, func(f *found) bool { return f.Action != ignored }):
+		c.warn("none of the numbers belongs to a current period, so nothing was written; is the time zone correct?")
+	case dry:
+		c.warn("dry run: nothing was written; to write, add -dry-run=false")
 	}
 	return nil
 }
 
-// plan decides what to do with the numbers of each type and period, and returns what looks like a mistake. If typ is
-// not empty, the other types are ignored.
+// plan sets the action for the numbers of each type and period. It returns the doubts about them. If typ is not empty,
+// it ignores the other types.
 func (c *command) plan(ctx context.Context, all []*found, typ string) (doubts []error, err error) {
 	current := map[string]serial.Number{}
 	for _, f := range all {
@@ -87,8 +90,8 @@ func (c *command) plan(ctx context.Context, all []*found, typ string) (doubts []
 			continue
 		}
 		if f.sequences == nil {
-			return nil, fmt.Errorf("%s: Redis's clock went back while the input was read, so nothing was written",
-				c.series(f.Type))
+			return nil, fmt.Errorf("%s: Redis's clock was set back while the input was read, so nothing was "+
+				"written", c.series(f.Type))
 		}
 		f.Action = wouldRaise
 		if last.Seq >= 0 {
@@ -107,23 +110,23 @@ func (c *command) plan(ctx context.Context, all []*found, typ string) (doubts []
 		}
 		return nil, fmt.Errorf("the input has no numbers of type %s%s, so nothing was written", typ, hint)
 	}
-	if len(all) == 0 { // the command before a pipe has failed, or its query finds nothing
+	if len(all) == 0 { // the command that writes to a pipe has failed, or its query has no rows
 		return nil, errors.New("the input has no numbers, so nothing was written")
 	}
 	return doubts, nil
 }
 
-// liftAll raises the counters as planned, unless dry, and prints what was found. After an error it raises no more.
-func (c *command) liftAll(ctx context.Context, all []*found, dry bool) (failed error) {
-	lifted := int64(0)
+// raiseAll raises the counters as planned, unless dry, and prints all. After an error, it raises no other counter.
+func (c *command) raiseAll(ctx context.Context, all []*found, dry bool) (failed error) {
+	count := int64(0)
 	for _, f := range all {
 		if f.Action == wouldRaise && !dry && failed == nil {
-			if err := c.lift(ctx, f); err != nil {
+			if err := c.raiseTo(ctx, f); err != nil {
 				f.Action, failed = failing, err
-				c.warn("%s raised before %s, and none after it", counted(lifted, "type"), c.series(f.Type))
+				c.warn("%s raised before %s, and none after it", counted(count, "type"), c.series(f.Type))
 			} else {
 				f.Action = raised
-				lifted++
+				count++
 			}
 		}
 		if f.Action == wouldRaise && failed != nil {
@@ -134,25 +137,14 @@ func (c *command) liftAll(ctx context.Context, all []*found, dry bool) (failed e
 	return failed
 }
 
-// nothingWritten says why an import wrote nothing, or returns "" if it wrote or found that all counters are high
-// enough.
-func nothingWritten(all []*found, dry bool) string {
-	switch {
-	case !slices.ContainsFunc(all, func(f *found) bool { return f.Action != ignored }):
-		return "none of the numbers belongs to a current period, so nothing was written; is the time zone right?"
-	case dry:
-		return "dry run: nothing was written; to write, add -dry-run=false"
-	}
-	return ""
-}
-
-// isFile reports whether the only argument is FILE, not TYPE: such a file exists, or there is nothing else to read.
+// isFile reports whether the only argument is FILE and not TYPE: because the file exists, or because stdin is a
+// terminal.
 func (c *command) isFile(arg string) bool {
 	info, err := os.Stat(arg)
 	return err == nil && !info.IsDir() || arg == "-" || isTerminal(c.Stdin)
 }
 
-// last returns the last number of a type. If the counter is lost, which raising repairs, its Seq is negative.
+// last returns the last number of a type. Its Seq is negative if the counter is lost, because raising repairs that.
 func (c *command) last(ctx context.Context, typ string) (serial.Number, error) {
 	n, err := c.gen.Peek(ctx, typ)
 	if !errors.Is(err, serial.ErrCounterLost) {
@@ -163,8 +155,9 @@ func (c *command) last(ctx context.Context, typ string) (serial.Number, error) {
 	return serial.Number{Type: typ, Start: start, Seq: -1}, err
 }
 
-// lift raises a counter, and verifies that it belongs to the intended period, since Raise knows only the current one.
-func (c *command) lift(ctx context.Context, f *found) error {
+// raiseTo raises a counter to f.Greatest. Raise acts on the current period, so raiseTo checks afterwards that this was
+// still the period of f.
+func (c *command) raiseTo(ctx context.Context, f *found) error {
 	c.typ = f.Type
 	if err := c.gen.Raise(ctx, f.Type, f.Greatest); err != nil {
 		return err
@@ -174,41 +167,41 @@ func (c *command) lift(ctx context.Context, f *found) error {
 		return err
 	}
 	if !now.Start.Equal(f.Start) {
-		return fmt.Errorf("%s: %s ended meanwhile, and the counter that was raised may be that of %s",
+		return fmt.Errorf("%s: %s ended in the meantime, so the counter of %s may have been raised",
 			c.series(f.Type), c.name(f.Start), c.name(now.Start))
 	}
 	return nil
 }
 
-// A found sums up the input's numbers of one type and period.
+// A found is the summary of the input's numbers of one type and period.
 type found struct {
 	Type     string    `json:"type"`
 	Start    time.Time `json:"start"`
 	Action   string    `json:"action"` // see below
 	Count    int64     `json:"count"`  // numbers found
 	Greatest int64     `json:"greatest"`
-	Last     *int64    `json:"last,omitempty"` // the counter before; omitted if lost, or if the numbers are ignored
+	Last     *int64    `json:"last,omitempty"` // counter before; omitted if it is lost, or if the numbers are ignored
 
 	// These are omitted if the numbers are ignored.
-	Missing        []gap    `json:"missing,omitempty"`        // ranges between the least and the greatest; the first 1,000
+	Missing        []gap    `json:"missing,omitempty"`        // ranges between smallest and largest; the first 1,000
 	MissingCount   int64    `json:"missingCount,omitempty"`   // sequences
 	Duplicates     []string `json:"duplicates,omitempty"`     // second occurrence of each sequence; the first 10
 	DuplicateCount int64    `json:"duplicateCount,omitempty"` // sequences
-	Jump           int64    `json:"jump,omitempty"`           // from the second greatest to the greatest, if suspicious
+	Jump           int64    `json:"jump,omitempty"`           // from the second largest to the largest, if suspicious
 
-	sequences *account.Tally // nil for ignored types, and for periods that were over when the input was opened
-	below     int64          // the second greatest sequence
-	lines     []int          // of the Duplicates
+	sequences *account.Tally // nil for ignored types, and for periods that had ended when the input was opened
+	below     int64          // second largest sequence
+	lines     []int          // line numbers of the Duplicates
 }
 
 // The actions of import.
 const (
-	raised     = "raised"      // to the greatest number found
-	wouldRaise = "would raise" // if the import wrote anything
-	failing    = "failed"      // with the error of the import
-	notRaised  = "not raised"  // after that error
-	stays      = "stays"       // the counter is already at that number, or above
-	ignored    = "ignored"     // of another period, or not of the named type
+	raised     = "raised"      // to the largest number found
+	wouldRaise = "would raise" // in a dry run, or if there are doubts
+	failing    = "failed"      // the import ends with its error
+	notRaised  = "not raised"  // because of an earlier error
+	stays      = "stays"       // the counter is already at the largest number, or above it
+	ignored    = "ignored"     // because of its period or type
 )
 
 // add records a number of the input.
@@ -222,20 +215,20 @@ func (f *found) add(n serial.Number, line int) error {
 	if err != nil || before != 1 {
 		return err
 	}
-	if f.DuplicateCount++; len(f.Duplicates) < mostShown {
+	if f.DuplicateCount++; len(f.Duplicates) < maxShown {
 		f.Duplicates, f.lines = append(f.Duplicates, n.String()), append(f.lines, line)
 	}
 	return nil
 }
 
-// account finds the missing sequences, and whether the greatest one is far above the others.
+// account sets the missing sequences, and Jump if the largest sequence is suspiciously far above the others.
 func (f *found) account() {
-	const most, far = 1000, 1000
+	const maxListed, far = 1000, 1000
 	var last, different int64
 	for seq := range f.sequences.All() {
 		if f.below = last; different > 0 && seq > last+1 {
 			f.MissingCount += seq - last - 1
-			if len(f.Missing) < most {
+			if len(f.Missing) < maxListed {
 				f.Missing = append(f.Missing, gap{last + 1, seq - 1})
 			}
 		}
@@ -247,7 +240,7 @@ func (f *found) account() {
 	}
 }
 
-// doubts describes what looks like a mistake in the input.
+// doubts returns an error for everything in f that looks like a mistake.
 func (c *command) doubts(f *found) (all []error) {
 	series := c.series(f.Type) + " in " + c.name(f.Start)
 	for i, number := range f.Duplicates {
@@ -255,12 +248,12 @@ func (c *command) doubts(f *found) (all []error) {
 		all = append(all, fmt.Errorf("line %d: %s: the sequence %s of %s appears twice", f.lines[i], number,
 			c.Template.PrintSeq(n.Seq), series))
 	}
-	if f.DuplicateCount > mostShown {
+	if f.DuplicateCount > maxShown {
 		all = append(all, fmt.Errorf("%d sequences of %s appear twice, of which the first %d are shown", f.DuplicateCount,
-			series, mostShown))
+			series, maxShown))
 	}
 	if f.Jump > 0 {
-		all = append(all, fmt.Errorf("the greatest sequence of %s, %s, is %d above the next lower one, %s", series,
+		all = append(all, fmt.Errorf("the largest sequence of %s, %s, is %d above the second largest, %s", series,
 			c.Template.PrintSeq(f.Greatest), f.Jump, c.Template.PrintSeq(f.below)))
 	}
 	return all
@@ -296,8 +289,9 @@ func counted(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// collect reads the input and sums it up by type and period, in this order. If lines are not numbers, the error lists
-// them. For periods that have not ended by now, collect keeps the sequences of typ, or of all types if typ is empty.
+// collect reads the input and returns a summary for each type and period, in this order. For periods that have not
+// ended at now, it keeps the sequences of typ, or of all types if typ is empty. The error lists lines that are not
+// numbers.
 func (c *command) collect(ctx context.Context, input io.Reader, typ string, now time.Time) ([]*found, error) {
 	const tolerance = 5 * time.Second // between the clocks of servers
 	type key struct {
@@ -312,7 +306,7 @@ func (c *command) collect(ctx context.Context, input io.Reader, typ string, now 
 		}
 		n, err := c.parsePadded(e.text)
 		if err != nil {
-			if bad++; bad <= mostShown {
+			if bad++; bad <= maxShown {
 				first = append(first, fmt.Errorf("line %d: %s", e.line, strings.TrimPrefix(err.Error(), "serial: ")))
 			}
 			if c.isCSV(e) {
@@ -338,7 +332,8 @@ func (c *command) collect(ctx context.Context, input io.Reader, typ string, now 
 	}), unreadable(first, bad, hint)
 }
 
-// parsePadded parses a number that may have blanks around it. They may also be part of the template.
+// parsePadded parses a number with or without the whitespace around it, because a template may begin or end with a
+// blank.
 func (c *command) parsePadded(text string) (serial.Number, error) {
 	n, err := c.scheme.Parse(strings.Trim(text, template.Blanks))
 	if err != nil {
@@ -349,11 +344,11 @@ func (c *command) parsePadded(text string) (serial.Number, error) {
 	return n, err
 }
 
-// mostShown is how many lines of the input are shown for each kind of problem.
-const mostShown = 10
+// maxShown is the maximum count of lines of the input that are shown for each kind of problem.
+const maxShown = 10
 
-// unreadable returns an error that shows the first lines of the input that are not numbers, and a hint, or nil if there
-// are none.
+// unreadable returns an error with the first lines of the input that are not numbers, their count and a hint. It
+// returns nil if count is 0.
 func unreadable(first []error, count int64, hint string) error {
 	if count == 0 {
 		return nil

@@ -27,11 +27,12 @@ type entry struct {
 	line int
 }
 
-// openInput opens the file of that name, or stdin if the name is empty. A file in TYPE's place is an error.
+// openInput opens the file, or stdin if the name is empty or "-". If stdin would be read although TYPE is the name of a
+// file, it returns an error, because TYPE was probably forgotten.
 func (c *command) openInput(name string) (io.ReadCloser, error) {
 	if name == "" || name == "-" {
 		if info, err := os.Stat(c.args[0]); err == nil && info.Mode().IsRegular() && name == "" {
-			return nil, misused("%q is a file: want TYPE before it, or - after a type to read numbers from stdin", c.args[0])
+			return nil, misused("%q is a file; want TYPE before it or, if it is a type, - after it to read stdin", c.args[0])
 		}
 		if isTerminal(c.Stdin) {
 			c.warn("reading numbers from this terminal, one per line")
@@ -41,7 +42,7 @@ func (c *command) openInput(name string) (io.ReadCloser, error) {
 	return os.Open(name)
 }
 
-// entries yields the entries of the input, without blank ones, until ctx ends. The first error ends it.
+// entries yields the entries of the input that are not blank, until ctx ends or an error occurs.
 func (c *command) entries(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		for e, err := range c.fields(ctx, input) {
@@ -56,7 +57,7 @@ func (c *command) entries(ctx context.Context, input io.Reader) iter.Seq2[entry,
 	}
 }
 
-// plain returns a field without ="…", which makes Excel take it for a text.
+// plain returns a field without the enclosing =" and ", with which programs make Excel treat a number as text.
 func plain(field string) string {
 	inner, formula := strings.CutPrefix(strings.Trim(field, template.Blanks), `="`)
 	if inner, ends := strings.CutSuffix(inner, `"`); formula && ends {
@@ -79,7 +80,7 @@ func (c *command) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, 
 			if more {
 				text += "…" // so that it is not blank
 			}
-			for more && err == nil { // no number is that long, so the beginning is enough
+			for more && err == nil { // the line is too long for a number, so the rest does not matter
 				_, more, err = r.ReadLine()
 			}
 			if errors.Is(err, io.EOF) {
@@ -98,18 +99,18 @@ func (c *command) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, 
 	}
 }
 
-// useColumn is what to do about an input that looks like CSV.
-const useColumn = "if the input is CSV whose first line names the columns, use -column"
+// useColumn is the advice for an input that looks like CSV.
+const useColumn = "if the input is CSV with a header, use -column"
 
-// isCSV reports whether an entry that is not a number looks like a line of CSV: one of its fields is a number, or it is
-// the first line and has no digit, so it may name the columns.
+// isCSV reports whether an entry that is not a number looks like a line of CSV: because one of its fields is a number,
+// or because it is the first line and has no digit, as a header.
 func (c *command) isCSV(e entry) bool {
 	fields := strings.FieldsFunc(e.text, func(r rune) bool { return strings.ContainsRune(separators+`"`, r) })
 	return c.column == "" && (e.line == 1 && !strings.ContainsAny(e.text, "0123456789") ||
 		slices.ContainsFunc(fields, func(field string) bool { _, err := c.parsePadded(field); return err == nil }))
 }
 
-// separatorLine matches the first line by which spreadsheets name the separator of the columns.
+// separatorLine matches the first line of a spreadsheet's CSV, such as sep=; with the separator of the columns.
 var separatorLine = regexp.MustCompile(`^("?(?i:sep)=([,;\t])"?)(\r?\n|$)`)
 
 const (
@@ -117,8 +118,8 @@ const (
 	separators = ",;\t" // of columns
 )
 
-// newReader reads the input as UTF-8 until ctx ends. It drops a byte order mark, which Windows programs write, and
-// decodes UTF-16 if the mark says so: half a character becomes U+FFFD.
+// newReader returns a reader of the input as UTF-8 that fails once ctx ends. It removes the byte order mark that
+// Windows programs write, and decodes UTF-16 after such a mark. Half a character becomes U+FFFD.
 func newReader(ctx context.Context, input io.Reader) *bufio.Reader {
 	r, w := io.Pipe() // a read from a terminal does not end with ctx
 	go func() {
@@ -129,8 +130,8 @@ func newReader(ctx context.Context, input io.Reader) *bufio.Reader {
 	return bufio.NewReaderSize(transform.NewReader(r, unicode.BOMOverride(transform.Nop)), bufferSize)
 }
 
-// discardSeparator discards the line that names the separator, if the input begins with one, and returns the separator.
-// It keeps the end of that line, so that line numbers stay right.
+// discardSeparator returns the separator that the first line of the input sets, 0 if there is no such line. It discards
+// the line, but not its end, so that line numbers stay correct.
 func discardSeparator(r *bufio.Reader) (comma rune) {
 	start, _ := r.Peek(len("\"sep=;\"\r\n"))
 	line := separatorLine.FindSubmatch(start)
@@ -142,7 +143,7 @@ func discardSeparator(r *bufio.Reader) (comma rune) {
 	return comma
 }
 
-// newCSV reads the input as CSV. Without a line that names the separator, it uses the one that is most frequent in the
+// newCSV returns a reader of the input as CSV. If no line sets the separator, it is the most frequent one in the
 // header, outside of quotes.
 func newCSV(ctx context.Context, input io.Reader) *csv.Reader {
 	r := newReader(ctx, input)
@@ -167,8 +168,8 @@ func newCSV(ctx context.Context, input io.Reader) *csv.Reader {
 	return records
 }
 
-// A csvInput reads CSV for package csv. It drops the = in front of a quoted field, which the package does not know, and
-// fails after a field of 1 MB: a quote that is never closed would make one field of the rest of the file.
+// A csvInput is the input of a csv.Reader. It removes the = in front of a quoted field, which package csv would refuse.
+// It fails if a field has more than 1 MB, because after a missing quote the rest of the file would be one field.
 type csvInput struct {
 	r      *bufio.Reader
 	comma  byte
@@ -179,7 +180,7 @@ type csvInput struct {
 }
 
 func (c *csvInput) Read(p []byte) (n int, err error) {
-	const most = 1<<20 + len("\"\"\r\n") // with what encloses it
+	const limit = 1<<20 + len("\"\"\r\n") // with quotes and line ending
 	start, err := c.r.Peek(len(`="`))
 	if len(start) == 0 {
 		return 0, err
@@ -190,12 +191,12 @@ func (c *csvInput) Read(p []byte) (n int, err error) {
 	window, _ := c.r.Peek(min(c.r.Buffered(), len(p)))
 	for _, b := range window {
 		if b == '=' && c.length == 0 && !c.quoted && n > 0 {
-			break // the next call looks at what follows
+			break // the next call checks for a quote
 		}
 		n++
-		if c.length++; c.length > most {
-			return 0, fmt.Errorf("a field that begins on line %d has more than 1 MB; want at most that: is a quote missing "+
-				"at its end?", c.begins)
+		if c.length++; c.length > limit {
+			return 0, fmt.Errorf("a field that begins on line %d has more than 1 MB, the maximum; is a quote missing at its "+
+				"end?", c.begins)
 		}
 		c.quoted = c.quoted != (b == '"')
 		if b == '\n' {
@@ -210,7 +211,7 @@ func (c *csvInput) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// csvFields yields the fields of a column that the first record names.
+// csvFields yields the fields of the column -column. The first record is the header.
 func (c *command) csvFields(r *csv.Reader) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		r.ReuseRecord = true
@@ -219,7 +220,7 @@ func (c *command) csvFields(r *csv.Reader) iter.Seq2[entry, error] {
 			record, err := r.Read()
 			switch {
 			case errors.Is(err, io.EOF) && at < 0:
-				err = errors.New("the input is empty; want a first line that names the columns")
+				err = errors.New("the input is empty; want a header")
 			case errors.Is(err, io.EOF):
 				return
 			case err != nil:
@@ -241,20 +242,20 @@ func (c *command) csvFields(r *csv.Reader) iter.Seq2[entry, error] {
 	}
 }
 
-// columnOf returns the index of the only column of that name.
+// columnOf returns the index of the column of that name, and an error unless there is exactly one.
 func columnOf(header []string, name string) (int, error) {
 	at := -1
 	for i, column := range header {
 		switch {
 		case column != name:
 		case at >= 0:
-			return 0, fmt.Errorf("two columns are called %q", name)
+			return 0, fmt.Errorf("two columns have the name %q", name)
 		default:
 			at = i
 		}
 	}
 	if at < 0 {
-		return 0, fmt.Errorf("no column is called %q; the columns are %q", name, header)
+		return 0, fmt.Errorf("no column has the name %q; the columns are %q", name, header)
 	}
 	return at, nil
 }

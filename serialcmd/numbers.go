@@ -22,14 +22,14 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// batch is how many numbers a call of NextN issues at most.
+// batch is the maximum count of numbers per call of NextN.
 const batch = 100_000
 
-// next prints each batch before it asks for the next one. So a later failure loses no issued numbers, and issuing stops
-// when nobody reads them any more.
+// next prints each batch before it requests the next one. So a later failure loses no issued numbers, and no numbers
+// are issued after stdout was closed.
 func (c *command) next(ctx context.Context) error {
 	if c.once != "" && c.n > 1 {
-		return misused("-once issues one number, but -n asks for %d", c.n)
+		return misused("-once issues one number, but -n is %d", c.n)
 	}
 	if err := cmp.Or(c.checkOutput(), c.checkReader()); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (c *command) next(ctx context.Context) error {
 	return nil
 }
 
-// printAll prints issued numbers. Its error names them, since nobody else will get them.
+// printAll prints issued numbers. Its error contains them, because they are recorded nowhere else.
 func (c *command) printAll(numbers []serial.Number) error {
 	for _, n := range numbers {
 		if c.json {
@@ -81,7 +81,7 @@ func (c *command) printAll(numbers []serial.Number) error {
 	}
 }
 
-// checkOutput returns an error if stdout certainly accepts no output.
+// checkOutput returns an error if nothing can be written to stdout.
 func (c *command) checkOutput() error {
 	if file, ok := c.Stdout.(*os.File); ok {
 		if _, err := file.Write(nil); err != nil {
@@ -91,9 +91,9 @@ func (c *command) checkOutput() error {
 	return nil
 }
 
-// checkReader returns an error if stdout may be closed. Go then opens os.DevNull in its place, for reading and writing.
-// With "> /dev/null", reading fails. Other programs open it for reading and writing when they want no output, which
-// looks the same. So only next, whose output is the only trace of its numbers, refuses it.
+// checkReader returns an error if stdout may be closed. If a program starts without stdout, Go opens os.DevNull in its
+// place, for reading and writing. With "> /dev/null", reading fails. Programs that want no output may open it for
+// reading and writing, too, so only next checks for this: its output is the only record of the numbers.
 func (c *command) checkReader() error {
 	file, ok := c.Stdout.(*os.File)
 	if !ok || runtime.GOOS == "windows" {
@@ -120,7 +120,7 @@ func isTerminal(stream any) bool {
 	if err != nil || info.Mode()&fs.ModeCharDevice == 0 {
 		return false
 	}
-	return !isNull(info) // which is the stdin of a service
+	return !isNull(info) // a service has it as stdin
 }
 
 // isNull reports whether a file is os.DevNull.
@@ -142,7 +142,7 @@ func (c *command) peek(ctx context.Context) error {
 		c.printJSON(line)
 	case number.Seq == 0:
 		c.warn("no number of %s was issued since %s", c.series(number.Type), number.Start.Format(time.RFC3339))
-	case number.Date.IsZero(): // Redis does not store the printed date
+	case number.Date.IsZero(): // the template prints a more exact date than Redis stores
 		c.printf("seq %d\n", number.Seq)
 		if line.Today != "" {
 			c.println("today", line.Today)
@@ -169,7 +169,7 @@ func (c *command) parseNumber(context.Context) error {
 	return nil
 }
 
-// periodFlags replaces the period's option in a message of the library by cmd/serial's flag.
+// periodFlags replaces the options for periods in a message of the library with flags of cmd/serial.
 func periodFlags(message string) string {
 	for unit := calendar.Second; unit.Valid(); unit++ {
 		message = strings.ReplaceAll(message, fmt.Sprintf("WithPeriod(%v)", serial.Period(unit)), "-period "+unit.Noun())
@@ -177,9 +177,9 @@ func periodFlags(message string) string {
 	return message
 }
 
-// history prints a line with a bar for each period, newest first. The bar shows the share of the period's numbers that
-// were issued or, if they have no limit, the count relative to the largest one. The error says that the current counter
-// is lost: the API's History leaves such a period out, like an unused one.
+// history prints a line with a bar for each period, newest first. The bar shows which share of the period's numbers was
+// issued. If the template has no largest sequence, the bar is relative to the largest count. [serial.Generator.History]
+// omits the current period if its counter is lost, as if it were unused, so history fails in this case.
 func (c *command) history(ctx context.Context) error {
 	numbers, err := c.gen.History(ctx, c.args[0], c.n)
 	if err != nil {
@@ -219,10 +219,6 @@ func (c *command) history(ctx context.Context) error {
 
 // name returns the name that people use for the period that begins at start.
 func (c *command) name(start time.Time) string {
-	// Only dates from 1970 on have a label, and the first period may have begun earlier.
-	if first := c.businessDay(1970, time.January, 1); start.Before(first) {
-		start = first
-	}
 	return c.scheme.PeriodName(serial.At(start))
 }
 
@@ -327,7 +323,7 @@ func (c *command) explain(context.Context) (err error) {
 	return nil
 }
 
-// A line is what -json prints.
+// A line is an object that -json prints.
 type line struct {
 	Number string    `json:"number,omitempty"` // omitted if none was issued, or if its date is not known
 	Type   string    `json:"type"`
@@ -359,7 +355,7 @@ func (c *command) lineNow(ctx context.Context, n serial.Number) (line, error) {
 	return l, err
 }
 
-// redisTime returns the time by Redis's clock, or an error and the time by this host's clock.
+// redisTime returns the time of Redis's clock. With an error, it returns the time of this host.
 func (c *command) redisTime(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -370,8 +366,8 @@ func (c *command) redisTime(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
-// dateNow returns the number that would be issued now, by Redis's clock, with the sequence of n. If n's period ended
-// meanwhile, its date is the beginning of that period. The Number is zero if the scheme cannot print the sequence.
+// dateNow returns n with the date of Redis's clock. If n's period has ended, it returns n with the first date of that
+// period. The Number is zero if the scheme cannot print the sequence.
 func (c *command) dateNow(ctx context.Context, n serial.Number) (serial.Number, error) {
 	now, err := c.redisTime(ctx)
 	if err != nil {
@@ -380,19 +376,19 @@ func (c *command) dateNow(ctx context.Context, n serial.Number) (serial.Number, 
 	if _, start, _ := c.scheme.Period(serial.At(now)); !start.Equal(n.Start) {
 		now = n.Start
 	}
-	dated, _ := c.scheme.Number(n.Type, serial.At(now), n.Seq) // fails if something else wrote the counter
+	dated, _ := c.scheme.Number(n.Type, serial.At(now), n.Seq) // fails if another program wrote the counter
 	return dated, nil
 }
 
 func (c *command) printJSON(l line) { _ = json.NewEncoder(c.out).Encode(l) }
 
-// printf prints on stdout, which remembers errors.
+// printf prints to stdout. Flush returns the error.
 func (c *command) printf(format string, args ...any) { _, _ = fmt.Fprintf(c.out, format, args...) }
 
-// println prints on stdout, which remembers errors.
+// println prints to stdout. Flush returns the error.
 func (c *command) println(args ...any) { _, _ = fmt.Fprintln(c.out, args...) }
 
-// series names a type's numbers: by the type, or by the series if types share it.
+// series returns the type or, if all types share a series, the name of the series.
 func (c *command) series(typ string) string {
 	if c.Shared {
 		typ, _ = c.scheme.Series(typ)

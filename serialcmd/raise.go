@@ -19,15 +19,15 @@ func (c *command) raise(ctx context.Context) error {
 	return c.skipping(ctx, func(seq int64) error { return c.gen.Raise(ctx, c.args[0], seq) })
 }
 
-// takeover leaves a ledger only if asked to. The script that would leave it checks first, so no ledger can be turned on
-// in between.
+// takeover takes a series out of its ledger only with -leave-ledger. The first script refuses to, and only its reply
+// shows that there is a ledger, so a ledger that is turned on in the meantime is not missed.
 func (c *command) takeover(ctx context.Context) error {
 	if c.leaveLedger && c.Ledger {
-		return misused("-leave-ledger: this program has the ledger; to leave it, %s", c.leaving())
+		return misused("-leave-ledger: this program has the ledger; to stop using it, %s", c.leaving())
 	}
 	if c.leaveLedger && c.reason != "" {
-		return misused("-reason with -leave-ledger: only the ledger knows which numbers may have been issued; audit the " +
-			"period afterwards, and explain what is missing")
+		return misused("-reason and -leave-ledger cannot be combined, because only the ledger shows which numbers may have " +
+			"been issued; audit the period afterwards, and explain the missing numbers")
 	}
 	return c.skipping(ctx, func(seq int64) error {
 		typ := c.args[0]
@@ -36,10 +36,9 @@ func (c *command) takeover(ctx context.Context) error {
 			return err
 		}
 		does := map[bool]string{true: "leaves", false: "would leave"}[c.leaveLedger]
-		c.warn("takeover %s the ledger of %s: if Redis loses data after that, numbers may be issued twice, and if the "+
-			"ledger is used again, the rest of its block is skipped; numbers above SEQ are issued, also of burned blocks, so "+
-			"SEQ must be the last sequence set aside (reserved) in the ledger",
-			does, typ)
+		c.warn("takeover %s the ledger of %s: if Redis loses data after that, numbers may be issued twice; SEQ must be the "+
+			"last sequence reserved in the ledger, because all numbers above SEQ are issued, even those of blocks that were "+
+			"given up; if the ledger is used again later, the rest of its block is skipped", does, typ)
 		if c.leaveLedger {
 			err = c.gen.Takeover(ctx, typ, seq)
 		}
@@ -66,8 +65,8 @@ func (c *command) prepare(ctx context.Context) error {
 	return c.announce(ctx, nil)
 }
 
-// announce prints the next number, which others may issue meanwhile, and what was skipped, if anything. If the date of
-// the next number is not known, announce prints the number with today's date, and the sequence.
+// announce prints the next number, which another process may issue in the meantime, and the skipped numbers s, nil for
+// none. If the date of the next number is not known, it prints the number with today's date, and the sequence.
 func (c *command) announce(ctx context.Context, s *explanation) error {
 	l, undated, err := c.upcoming(ctx)
 	if err != nil {
@@ -90,11 +89,11 @@ func (c *command) announce(ctx context.Context, s *explanation) error {
 		c.printSkipped(s)
 	}
 	if err := c.out.Flush(); err != nil {
-		skips := ""
+		skipped := ""
 		if s != nil {
-			skips = fmt.Sprintf(" and skipped %d to %d", s.First, s.Last)
+			skipped = fmt.Sprintf(" and skipped %d to %d", s.First, s.Last)
 		}
-		return fmt.Errorf("%s succeeded%s, but the output could not be written: %w", c.row.name, skips, err)
+		return fmt.Errorf("%s succeeded%s, but the output could not be written: %w", c.row.name, skipped, err)
 	}
 	return nil
 }
@@ -110,7 +109,7 @@ func (c *command) upcoming(ctx context.Context) (l line, undated int64, err erro
 	if l, err = c.lineNow(ctx, last); err != nil {
 		return line{}, 0, fmt.Errorf(noDate, err)
 	}
-	next := last // others may issue it meanwhile
+	next := last
 	first, largest := c.scheme.Limits()
 	if next.Seq++; last.Seq == 0 {
 		next.Seq = first
@@ -128,14 +127,14 @@ func (c *command) upcoming(ctx context.Context) (l line, undated int64, err erro
 	return l, undated, nil
 }
 
-// A skip collects what raise or takeover skipped, as the library reports it.
+// A skip collects the numbers that raise or takeover skipped, as the library reports them to hooks.
 type skip struct {
 	raised atomic.Pointer[serial.Explanation] // nil if nothing was skipped
-	lost   atomic.Bool                        // the counter was lost, so nobody knows what was skipped
-	blocks atomic.Bool                        // blocks of the ledger were skipped, so callers may have their numbers
+	lost   atomic.Bool                        // the counter was lost, so the skipped numbers are not known
+	blocks atomic.Bool                        // blocks of the ledger were skipped, and callers may have their numbers
 }
 
-// hooks collect the skip.
+// hooks returns the hooks that fill s.
 func (s *skip) hooks() serial.Hooks {
 	return serial.Hooks{
 		Unused: func(_ context.Context, e serial.Explanation) {
@@ -148,9 +147,9 @@ func (s *skip) hooks() serial.Hooks {
 	}
 }
 
-// skipping lifts a counter, and prints the next number and what was skipped. Nothing can find that out later, so it is
-// printed even if something else failed.
-func (c *command) skipping(ctx context.Context, lift func(seq int64) error) error {
+// skipping raises a counter by a call of raise, and prints the next number and the skipped ones. The skipped numbers
+// cannot be found out later, so they are printed even if something fails.
+func (c *command) skipping(ctx context.Context, raise func(seq int64) error) error {
 	seq, err := c.seq()
 	if err != nil {
 		return err
@@ -161,7 +160,7 @@ func (c *command) skipping(ctx context.Context, lift func(seq int64) error) erro
 	if err := c.checkOutput(); err != nil {
 		return err
 	}
-	err = lift(seq)
+	err = raise(seq)
 	unknown := c.flush(ctx)
 	s, unstored := c.explainSkip(ctx, err == nil)
 	switch {
@@ -169,18 +168,18 @@ func (c *command) skipping(ctx context.Context, lift func(seq int64) error) erro
 		c.printSkipped(s)
 		return errors.Join(unstored, err)
 	case unknown != nil && s == nil:
-		unknown = fmt.Errorf("what %s skipped is not known: %w", c.row.name, unknown)
+		unknown = fmt.Errorf("the numbers that %s skipped are not known: %w", c.row.name, unknown)
 	case s == nil && c.skip.lost.Load() && seq > 0:
-		c.warn("the counter was lost, so it is not known which numbers were skipped, and none are explained")
+		c.warn("the counter was lost, so the skipped numbers are not known, and none of them is explained")
 	case c.skip.blocks.Load() && seq > 0:
-		c.warn("the numbers of blocks that the ledger had set aside are not explained, since callers may have them")
+		c.warn("the numbers of blocks that the ledger had reserved are not explained, because callers may have them")
 	}
 	return errors.Join(c.announce(ctx, s), unstored, unknown)
 }
 
-// explainSkip returns what was skipped, nil if nothing was. It stores a person's explanation in the register, unless the
-// lift failed: after a failover, callers may get these numbers.
-func (c *command) explainSkip(ctx context.Context, lifted bool) (*explanation, error) {
+// explainSkip returns the skipped numbers, nil if there are none. It stores a person's explanation in the register,
+// unless raising failed: in that case, callers may get these numbers after a failover.
+func (c *command) explainSkip(ctx context.Context, succeeded bool) (*explanation, error) {
 	raised := c.skip.raised.Load()
 	if raised == nil {
 		return nil, nil
@@ -188,13 +187,13 @@ func (c *command) explainSkip(ctx context.Context, lifted bool) (*explanation, e
 	e := *raised
 	e.At = e.At.In(c.Calendar.Location).Truncate(time.Second)
 	var failed error
-	if c.reason != "" && lifted {
+	if c.reason != "" && succeeded {
 		e.Reason, e.By, e.Possible = c.reason, c.by, false
 		if r := c.Register; r != nil {
 			ctx, cancel := briefly(ctx)
 			defer cancel()
 			if failed = r.Explain(ctx, e); failed != nil {
-				failed = fmt.Errorf("the explanation could not be stored, so keep what is printed here: %w", failed)
+				failed = fmt.Errorf("the explanation could not be stored; keep the printed lines: %w", failed)
 			}
 		}
 	}
@@ -208,9 +207,9 @@ func (c *command) checkReason() error {
 	case c.reason == "" && c.by == "":
 		return nil
 	case c.by == "":
-		return misused("-reason needs -by NAME: who says so")
+		return misused("-reason needs -by NAME, the name of the person who gives the reason")
 	case c.reason == "":
-		return misused("-by needs -reason TEXT: why nobody has the numbers")
+		return misused("-by needs -reason TEXT, the reason why the skipped numbers are not used")
 	}
 	err := serial.Explanation{First: 1, Last: 1, Reason: c.reason, By: c.by, At: time.Now()}.Validate()
 	if err == nil {
@@ -221,7 +220,7 @@ func (c *command) checkReason() error {
 	return misused("-%s: %s", strings.ToLower(field), wrong)
 }
 
-// printSkipped prints what was skipped, unless s is nil.
+// printSkipped prints the skipped numbers, unless s is nil.
 func (c *command) printSkipped(s *explanation) {
 	switch {
 	case s == nil:

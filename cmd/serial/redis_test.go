@@ -4,133 +4,20 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/race"
+	"github.com/dailyserial/serial/serialcmd"
 )
 
-// The passwords contain hunter2.
-func TestPasswordIsNotShown(t *testing.T) {
-	for _, row := range []struct {
-		code int
-		url  string
-	}{
-		{2, "redis://u:hunter2/@localhost"},
-		{2, "redis://u:hunter2?@localhost"},
-		{2, "redis://u:hunter2#@localhost"},
-		{2, "redis://u:hunter2%@localhost"},
-		{2, "redis://u:%zhunter2@localhost"},
-		{2, "redis://u:x hunter2@localhost"},
-		{2, "redis://u:1/hunter2@localhost"},
-		{2, "redis://u:1?hunter2@localhost"},
-		{2, "redis://u:1#hunter2@localhost"},
-		{2, "redis://u:@/hunter2@localhost"},
-		{2, "redis:/hunter2@localhost"},
-		{2, "unix://u:1/hunter2@/tmp/redis.sock"},
-		{2, "u:hunter2@localhost"},
-		{2, ":hunter2@localhost"},
-		{2, "hunter2@localhost"},
-		{2, "http://u:hunter2@localhost"},
-		{2, "redis://u:hunter2@localhost/x"},
-		{2, "redis://u:hunter2@localhost?x=1"},
-		{2, "redis://localhost?master_name=m&password=x&hunter2"},
-		{2, "redis://localhost?master_name=m&password=x;hunter2"},
-		{2, "redis://localhost?master_name=m&password=x@hunter2"},
-		{2, "redis://localhost?master_name=m&password=hunter2&db=x"},
-		{2, "redis://localhost?password=hunter2"},
-		{2, "redis://localhost?master_name=m&sentinel_password=to&hunter2"},
-		{2, "redis://localhost?master_name=m&sentinel_password=to&hunter2=x"},
-		{2, "redis://localhost?master_name=m&sentinel%5Fpassword=to&hunter2"},
-		{2, "redis://localhost?master_name=m&sentinel_pasword=to&hunter2"},
-		{2, "redis://localhost?pwd=to&hunter2"},
-		{2, "redis://localhost?addr=localhost&password=to&hunter2"},
-		{2, "redis://localhost?addr=localhost%26password=hunter2"},
-		{2, "redis://localhost?db=0%26password=hunter2"},
-		{2, "redis://localhost?pool_size=1,password=hunter2"},
-		{2, "redis://localhost/0&password=hunter2"},
-		{1, "redis://u:hunter2@" + refused(t) + "?max_retries=-1"},
-		{1, "redis://u:%2F%3F%23%40%25hunter2@" + refused(t) + "?max_retries=-1"},
-	} {
-		stdout, stderr := environment{}.exits(t, row.code, "next", "-tz", "UTC", "-redis", row.url, "IS")
-		require.Empty(t, stdout)
-		require.NotContains(t, stderr, "hunter2", row.url)
-	}
-
-	m := startMemory(t)
-	m.RequireAuth("p@ss")
-	_, stderr := environment{}.exits(t, 1, "next", "-tz", "UTC", "-redis", "redis://:hunter2@"+m.Addr(), "IS")
-	require.Contains(t, stderr, "WRONGPASS")
-	require.NotContains(t, stderr, "hunter2")
-	environment{}.exits(t, 0, "next", "-tz", "UTC", "-redis", "redis://:p%40ss@"+m.Addr(), "IS")
-
-	renamed := startMemory(t) // a server where HELLO and AUTH have other names quotes their arguments
-	renamed.Server().SetPreHook(func(c *server.Peer, name string, args ...string) bool {
-		c.WriteError(fmt.Sprintf("ERR unknown command '%s', with args beginning with: '%s' ", name,
-			strings.Join(args, "' '")))
-		return true
-	})
-	for _, user := range []string{"", "u"} {
-		_, stderr = environment{}.exits(t, 1, "next", "-tz", "UTC", "-redis",
-			"redis://"+user+":hunter2@"+renamed.Addr(), "IS")
-		require.Regexp(t, `(?i)unknown command 'auth'\n$`, stderr)
-	}
-
-	const url = "redis://:hunter2@localhost"
-	for _, args := range [][]string{ // without -redis, misspelt, or in the place of something else
-		{"next", url, "IS"}, {"next", "-url=" + url, "IS"}, {"next", "-once", "-redis=" + url, "IS"},
-		{"next", "IS", url, "PO"}, {url, "next", "IS"}, {"next", "-n", url, "IS"}, {"next", "-tz=" + url, "IS"},
-		{"next", "-template", url, "IS"}, {"next", "-prefix", url, "IS"}, {"next", "-hidden-key", url, "IS"},
-		{"raise", "IS", url}, {"audit", "-date", url, "IS"}, {"audit", "-earlier", url, "IS"}, {"audit", "IS", url},
-		{"audit", "IS", "-explained", url}, {"audit", "IS", "-column", url}, {"import", url}, {"import", "IS", "--", url},
-		{"parse", url}, {"template", url}, {"completion", url}, {"help", url},
-	} {
-		_, stderr = environment{"SERIAL_TZ": "UTC", "SERIAL_REDIS_URL": "redis://" + m.Addr()}.exits(t, 2, args...)
-		require.NotContains(t, stderr, "hunter2", args)
-	}
-	for _, name := range []string{"SERIAL_TZ", "SERIAL_HIDDEN_KEY"} {
-		_, stderr = environment{name: url}.exits(t, 2, "next", "IS")
-		require.Contains(t, stderr, "$"+name)
-		require.NotContains(t, stderr, "hunter2")
-	}
-}
-
-// refused returns an address where nothing listens.
-func refused(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
-}
-
-func TestUnreachable(t *testing.T) {
-	for _, row := range []struct {
-		url  string
-		args []string
-	}{
-		{"redis://" + refused(t), []string{"raise", "IS", "1"}},
-		{"rediss://" + refused(t), []string{"peek", "IS"}},
-		// This @ does not belong to a password.
-		{"unix://" + filepath.Join(t.TempDir(), "redis@1.sock"), []string{"next", "IS"}},
-		{"redis://" + refused(t) + "?addr=" + refused(t), []string{"next", "IS"}},
-		{"redis://" + refused(t) + "?master_name=m", []string{"next", "IS"}},
-	} {
-		t.Run(row.url, func(t *testing.T) {
-			t.Parallel()
-			start := time.Now()
-			code, stdout, stderr := doEnv(row.url, append(row.args, "-tz", "UTC")...)
-			require.Less(t, time.Since(start), 8*time.Second)
-			require.Equal(t, 1, code)
-			require.Empty(t, stdout)
-			require.Regexp(t, `^serial: Redis failed: .*(refused|no such file).*\n$`, stderr)
-		})
-	}
-}
-
+// A URL describes a server, a Sentinel or a Cluster.
 func TestURL(t *testing.T) {
 	client, err := dial("rediss://h:1/2")
 	require.NoError(t, err)
@@ -148,10 +35,10 @@ func TestURL(t *testing.T) {
 	require.Equal(t, []string{"h:1", "i:2", "j:3"}, client.(*redis.ClusterClient).Options().Addrs)
 }
 
-// A miniredis can also be a Cluster of one node, and be behind a socket.
-func TestOtherServers(t *testing.T) {
-	m := startMemory(t)
-	socket := filepath.Join(t.TempDir(), "s")
+// A server, a Cluster of one node, and a server behind a socket issue numbers.
+func TestServers(t *testing.T) {
+	m, e, day := issued(t, 0)
+	socket := t.TempDir() + "/redis@1.sock" // this @ does not belong to a password
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
@@ -169,9 +56,153 @@ func TestOtherServers(t *testing.T) {
 			go func() { defer from.Close(); io.Copy(from, to) }()
 		}
 	}()
-	zone, day := noon()
 	for i, url := range []string{"redis://" + m.Addr(), "redis://" + m.Addr() + "?addr=" + m.Addr(), "unix://" + socket} {
-		stdout, _ := onRedis(url).exits(t, 0, "next", "-tz", zone, "IS")
-		require.Equal(t, lines("IS"+day+"%04d", i+1, i+1), stdout)
+		stdout, _ := e.exits(t, 0, "next", "IS", "-redis", url)
+		require.Equal(t, fmt.Sprintf("IS%s%04d\n", day, i+1), stdout)
 	}
+}
+
+// If no server can be reached, the error has the cause and comes before the end of a call's time.
+func TestUnreachable(t *testing.T) {
+	for _, url := range []string{
+		"rediss://" + refused(t), "unix://" + t.TempDir() + "/redis@1.sock", "redis://" + refused(t) + "?addr=" + refused(t),
+		"redis://" + refused(t) + "?master_name=m", "redis://u:%2F%3F%23%40%25hunter2@" + refused(t),
+	} {
+		t.Run(url, func(t *testing.T) {
+			t.Parallel()
+			_, stderr := environment{}.exits(t, 1, "next", "IS", "-tz", "UTC", "-redis", url)
+			require.Regexp(t, `^serial: Redis failed: .*(refused|no such file).*\n$`, stderr)
+			require.NotContains(t, stderr, "hunter2")
+		})
+	}
+}
+
+// A command in an error has the URL, unless it may contain a password.
+func TestGivenFlags(t *testing.T) {
+	for url, want := range map[string][]string{
+		"redis://h:1/2":                                 {"-redis", "'redis://h:1/2'"},
+		"unix:///tmp/a@b.sock?db=1":                     {"-redis", "'unix:///tmp/a@b.sock?db=1'"},
+		"redis://h:1?master_name=m&addr=i:2":            {"-redis", "'redis://h:1?master_name=m&addr=i:2'"},
+		"redis://hunter2@h:1":                           {"-redis", "URL"},
+		"redis://h?master_name=m&sentinel_password=x":   {"-redis", "URL"},
+		"redis://h?master_name=m&p%61ssword=hunter2":    {"-redis", "URL"},
+		"redis://h?master_name=m&addr=i:2&password=%26": {"-redis", "URL"},
+		"redis://h": {}, // that of the environment
+		"":          {},
+	} {
+		s := &settings{Setup: &serialcmd.Setup{Getenv: environment{"SERIAL_REDIS_URL": "redis://h"}.get}, url: url}
+		require.Equal(t, want, s.GivenFlags())
+	}
+}
+
+// An error of the server does not contain the password: neither if it is wrong, nor if the server, where AUTH has
+// another name, quotes the arguments.
+func TestPasswordOfServer(t *testing.T) {
+	m := miniredis.RunT(t)
+	m.RequireAuth("p@ss")
+	next := func(code int, user, password string) (stderr string) {
+		url := "redis://" + user + ":" + password + "@" + m.Addr()
+		_, stderr = environment{}.exits(t, code, "next", "-tz", "UTC", "-redis", url, "IS")
+		require.NotContains(t, stderr, "hunter2")
+		return stderr
+	}
+	require.Contains(t, next(1, "", "hunter2"), "WRONGPASS")
+	next(0, "", "p%40ss")
+	m.Server().SetPreHook(func(c *server.Peer, name string, args ...string) bool {
+		c.WriteError(fmt.Sprintf("ERR unknown command '%s', with args beginning with: '%s' ", name,
+			strings.Join(args, "' '")))
+		return true
+	})
+	for _, user := range []string{"", "u"} {
+		require.Regexp(t, `(?i)unknown command 'auth'\n$`, next(1, user, "hunter2"))
+	}
+}
+
+// onScripts calls f before each script that the server gets, and makes the script fail if f returns true.
+func onScripts(m *miniredis.Miniredis, f func(args string) bool) {
+	m.Server().SetPreHook(func(c *server.Peer, command string, args ...string) bool {
+		fails := command == "EVALSHA" && f(strings.Join(args, " "))
+		if fails {
+			c.WriteError("ERR boom")
+		}
+		return fails
+	})
+}
+
+// Skipped numbers are printed even if the next number cannot be read afterwards, because they cannot be found out
+// later.
+func TestRaiseThenRedisFails(t *testing.T) {
+	m, e, day := issued(t, 3)
+	key, raised := "serial:{IS}:"+day, "7"
+	isRaised := func(string) bool { value, _ := m.Get(key); return value == raised }
+	onScripts(m, isRaised)
+	const fails = `^serial: raise succeeded, but the next number could not be read: `
+	stdout, stderr := e.exits(t, 1, "raise", "IS", raised)
+	require.Regexp(t, `^first,last,reason,by,at,possible\n4,7,raised,,[^\n]*,true\n$`, stdout)
+	require.Regexp(t, fails+`.*boom.*\n$`, stderr)
+	raised = "9"
+	stdout, _ = e.exits(t, 1, "raise", "-json", "IS", raised, "-reason", "moved", "-by", "Ada")
+	require.Regexp(t, `^\{"skipped":\{"first":8,"last":9,"reason":"moved","by":"Ada",.*,"possible":false\}\}\n$`, stdout)
+	raised = "11"
+	onScripts(m, func(string) bool {
+		if isRaised("") {
+			m.Del(key)
+		}
+		return false
+	})
+	stdout, stderr = e.exits(t, 1, "raise", "IS", raised)
+	require.Contains(t, stdout, "\n10,11,raised,")
+	require.Regexp(t, fails+`serial: counter lost: `, stderr)
+}
+
+// If a type cannot be raised, the types after it are not raised either.
+func TestImportFails(t *testing.T) {
+	m, e, day := issued(t, 0)
+	scripts := 0
+	onScripts(m, func(args string) bool {
+		if strings.Contains(args, "serial:{AA}") {
+			scripts++
+		}
+		return scripts == 2 // the first one reads the counter
+	})
+	e["stdin"] = "AA" + day + "0002\nIS" + day + "0007"
+	stdout, stderr := e.exits(t, 1, "import")
+	require.Regexp(t, `^serial: 0 types raised before AA, and none after it\n.*boom`, stderr)
+	require.Regexp(t, `^failed AA .*\nnot raised IS .*\n$`, stdout)
+	require.False(t, m.Exists("serial:{IS}:"+day))
+}
+
+// Raise acts on the current period, so import reports that its period ended before the counter was raised.
+func TestImportAtTheEnd(t *testing.T) {
+	m, e, _ := issued(t, 0)
+	e["SERIAL_TZ"] = "UTC"
+	now := time.Now().UTC().Truncate(time.Minute).Add(30 * time.Second)
+	m.SetTime(now)
+	scripts := 0
+	onScripts(m, func(string) bool {
+		if scripts++; scripts == 2 {
+			m.SetTime(now.Add(time.Minute))
+		}
+		return false
+	})
+	e["stdin"] = "IS" + now.Format("200601021504") + "0007"
+	stdout, stderr := e.exits(t, 1, "import", "-period", "minute")
+	require.Contains(t, stdout, "failed IS")
+	require.Regexp(t, `IS: .* ended in the meantime, so the counter of .* may have been raised\n$`, stderr)
+}
+
+// A command that fails waits until its lock is released. Otherwise, other processes would wait until the lock expires.
+func TestLockIsReleased(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
+		s := newSection(t)
+		s.before = func(command string) {
+			if command == "eval" { // the release
+				time.Sleep(time.Second)
+			}
+		}
+		s.offset = 48 * time.Hour
+		require.Contains(t, s.run([]string{"serial", "next", "IS"}, ""), "clock skew")
+		require.Empty(t, s.redis.Client().Keys(t.Context(), "*lock*").Val())
+		require.Contains(t, s.run([]string{"serial", "next", "IS"}, ""), "clock skew", "at once")
+	})
 }

@@ -25,25 +25,26 @@ import (
 	"github.com/dailyserial/serial/serialcmd"
 )
 
-// settings are flags for the settings of a generator. They are an option of serialcmd.
+// settings are the flags for the settings of a generator. They are an option of serialcmd.
 type settings struct {
 	*serialcmd.Setup
+	dial func(url string) (redis.UniversalClient, error)
 
-	url      string // "" for none
+	url      string // URL of the Redis; "" for none
 	zone     *time.Location
-	calendar calendar.Calendar // by which the default template is chosen
+	calendar calendar.Calendar // determines the default template
 	template string            // "" for the default
 	shared   bool
 	keyFile  string          // file with the key of a hidden sequence; "" for none
-	opts     []serial.Option // for a scheme
-	more     []serial.Option // for a generator, in addition to opts
+	opts     []serial.Option // options for a scheme
+	more     []serial.Option // options for a generator, in addition to opts
 }
 
-// Apply makes the command use these flags.
+// Apply implements [serialcmd.Option].
 func (s *settings) Apply(c *serialcmd.Setup) { s.Setup, c.Settings = c, s }
 
-// Define implements [serialcmd.Settings]. All commands that issue or read numbers have all of these flags, so a script can
-// keep a type's flags in one variable.
+// Define implements [serialcmd.Settings]. All commands that issue or read numbers have all of these flags, so that a
+// shell script can keep the flags of a type in one variable.
 func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 	s.calendar.Unit = calendar.Day
 	add := func(name, usage string, set func(value string) error) {
@@ -91,7 +92,7 @@ func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 			s.more = append(s.more, serial.WithRetention(int(n)))
 			return err
 		})
-	add("once-for", "`DURATION` time for which the answer to a request is kept, such as 72h. Default 48h",
+	add("once-for", "`DURATION` time for which the number of a request is stored, such as 72h. Default 48h",
 		func(value string) error {
 			d, err := time.ParseDuration(value)
 			if err != nil {
@@ -100,13 +101,13 @@ func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 			s.more = append(s.more, serial.WithOnceFor(d))
 			return nil
 		})
-	add("hidden-key", "`FILE` file with the key that hides sequences, in hexadecimal. Default: the key in "+
+	add("hidden-key", "`FILE` file with the key that hides sequences, in hexadecimal digits. Default: the key in "+
 		"$SERIAL_HIDDEN_KEY", text(&s.keyFile))
 	add("prefix", "`NAME` prefix of every Redis key. Default serial", func(prefix string) error {
 		s.opts = append(s.opts, serial.WithKeyPrefix(prefix))
 		return nil
 	})
-	flags.BoolFunc("shared", "let all types of the prefix share one counter. If the template has no {type}, omit the "+
+	flags.BoolFunc("shared", "use one counter for all types of the prefix. If the template has no {type}, omit the "+
 		"argument TYPE", func(value string) error {
 		shared, err := strconv.ParseBool(value)
 		if err != nil {
@@ -140,10 +141,10 @@ func (s *settings) setYearStart(value string) error {
 
 // Help implements [serialcmd.Settings].
 func (s *settings) Help() string {
-	return `$SERIAL_REDIS_URL and $SERIAL_TZ are the defaults of -redis and -tz. With a Redis
-URL, the time zone is required. Without one, only next, parse, template,
-completion and version work, and next counts in memory, for this run only.
-Parse and template do not use Redis, and ignore $SERIAL_REDIS_URL.
+	return `The defaults of -redis and -tz are $SERIAL_REDIS_URL and $SERIAL_TZ. With a Redis
+URL, the time zone is required. Without a URL, only next, parse, template,
+completion and version work, and next counts in memory, so every run starts
+again. Parse and template do not use Redis, and ignore $SERIAL_REDIS_URL.
 `
 }
 
@@ -152,7 +153,7 @@ func (s *settings) Typeless() bool {
 	return s.shared && s.template != "" && !strings.Contains(strings.ReplaceAll(s.template, "{{", ""), "{type}")
 }
 
-// GivenFlags implements [serialcmd.Settings]. In place of a URL that may have a password, it returns the word URL.
+// GivenFlags implements [serialcmd.Settings]. A URL that may contain a password is replaced with the word URL.
 func (s *settings) GivenFlags() []string {
 	flags := []string{}
 	quote := func(value string) string { return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'" }
@@ -179,7 +180,7 @@ func (s *settings) Open(need serialcmd.Need, command, argument string) (
 	switch {
 	case command == "template" && s.template != "":
 		return nil, nil, nil, serialcmd.Misused(errors.New("template takes the template as its argument; omit -template"))
-	case command == "template": // a refused one is a result
+	case command == "template": // the error is the result, not a misuse
 		scheme, err := serial.NewScheme(s.options(argument)...)
 		return nil, scheme, nothing, err
 	case need == serialcmd.Form:
@@ -200,16 +201,16 @@ func (s *settings) Open(need serialcmd.Need, command, argument string) (
 	return gen, nil, client.Close, nil
 }
 
-// complete adds values from the environment and defaults, and fails if a required one is missing.
+// complete sets values from the environment and defaults. It returns an error if a required value is missing.
 func (s *settings) complete(need serialcmd.Need, command string) (err error) {
-	if need != serialcmd.Form && s.url == "" { // these commands only use a URL on the command line
-		s.url = s.Getenv("SERIAL_REDIS_URL") // here, empty means not set
+	if need != serialcmd.Form && s.url == "" { // parse and template check only a URL on the command line
+		s.url = s.Getenv("SERIAL_REDIS_URL")
 	}
 	if need == serialcmd.Redis && s.url == "" {
 		return fmt.Errorf("%s needs a Redis URL: -redis or $SERIAL_REDIS_URL", command)
 	}
 	if name := s.Getenv("SERIAL_TZ"); s.zone == nil && name != "" {
-		if serialcmd.IsRedisURL(name) { // it may have a password
+		if serialcmd.IsRedisURL(name) { // it may contain a password
 			name = "URL"
 		}
 		if s.zone, err = zone(name); err != nil {
@@ -217,26 +218,26 @@ func (s *settings) complete(need serialcmd.Need, command string) (err error) {
 		}
 	}
 	if s.zone == nil && s.url != "" {
-		return errors.New("with a Redis URL, the time zone of all other processes is required: -tz or $SERIAL_TZ")
+		return errors.New("with a Redis URL, the time zone of all processes is required: -tz or $SERIAL_TZ")
 	}
-	local := "this machine's" // Go does not know its name
+	local := "that of this machine" // Go does not know its name
 	if s.zone == nil {
 		s.zone = time.Local
 	}
 	if s.zone != time.Local {
 		local = s.zone.String()
 	}
-	s.Warning = fmt.Sprintf("no Redis URL, so nothing is kept; the time zone is %s, now UTC%s", local,
-		time.Now().In(s.zone).Format("-07:00"))
+	s.Warning = fmt.Sprintf("without a Redis URL, the counter is lost after this run; the time zone is %s, now UTC%s",
+		local, time.Now().In(s.zone).Format("-07:00"))
 	return s.hide()
 }
 
-// hide adds the key of a hidden sequence, if there is one.
+// hide adds the option for a hidden sequence, if there is a key.
 func (s *settings) hide() error {
 	digits, from := s.Getenv("SERIAL_HIDDEN_KEY"), "$SERIAL_HIDDEN_KEY"
 	if s.keyFile != "" {
 		text, err := os.ReadFile(s.keyFile)
-		if err != nil { // the name may be the key itself, so it is not shown
+		if err != nil { // without the name, because it may be the key itself
 			return fmt.Errorf("-hidden-key: the file cannot be read: %w", errors.Unwrap(err))
 		}
 		digits, from = string(text), "-hidden-key"
@@ -245,14 +246,14 @@ func (s *settings) hide() error {
 		return nil
 	}
 	key, err := hex.DecodeString(strings.TrimSpace(digits))
-	if err != nil || len(key) == 0 { // err would show a part of the key
+	if err != nil || len(key) == 0 { // without err, because it contains a part of the key
 		return fmt.Errorf("%s: want a key of 32, 48 or 64 hexadecimal digits", from)
 	}
 	s.opts = append(s.opts, serial.WithHiddenSequence(key))
 	return nil
 }
 
-// options returns the options for a scheme with a template, "" for the default.
+// options returns the options for a scheme with a template, "" for the default template.
 func (s *settings) options(text string) []serial.Option {
 	opts := slices.Clip(s.opts)
 	if s.shared {
@@ -262,50 +263,50 @@ func (s *settings) options(text string) []serial.Option {
 		serial.WithTemplate(cmp.Or(text, template.Usual(s.calendar))))
 }
 
-// connect returns the client that the command needs. It does not send anything yet.
+// connect returns the client for the generator. It sends nothing.
 func (s *settings) connect() (redis.UniversalClient, error) {
 	if s.url == "" {
 		return embedded(), nil
 	}
 	s.Warning = ""
-	client, err := dial(s.url)
+	client, err := s.dial(s.url)
 	if err != nil {
 		return nil, fmt.Errorf("the Redis URL: %w", err)
 	}
 	return client, nil
 }
 
-// embedded returns a client of a Redis in this process's memory. That Redis starts with the first command and does not
+// embedded returns a client of a Redis in the memory of this process. It starts with the first command, and does not
 // listen on the network.
 func embedded() redis.UniversalClient {
 	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true) // expire keys by the clock
+	m.ClockTTL(true) // keys expire by the clock
 	return redis.NewClient(&redis.Options{
 		Addr:   "127.0.0.1:0", // never dialled; a host name would be looked up
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
 	})
 }
 
-// secretName matches a URL with the name of a password outside its user information, as in ?password=x, or misspelt.
+// secretName matches the name of a password in the query of a URL, such as ?password=x, even if it is misspelled.
 var secretName = regexp.MustCompile(`(?i)p\w*w|pass`)
 
-// namesSecret reports whether a URL may have a password outside its user information.
+// namesSecret reports whether a URL may contain a password outside its user information.
 func namesSecret(address string) bool {
 	text, err := url.QueryUnescape(address)
 	return err != nil || secretName.MatchString(text)
 }
 
-// dial returns the client that a URL describes. Its errors never show a password or a part of it.
+// dial returns a client for a URL. Its errors never contain a password or a part of one.
 func dial(address string) (client redis.UniversalClient, err error) {
 	query, err := check(address)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if p := recover(); p != nil { // go-redis panics on some options that it can parse but not use
+		if p := recover(); p != nil { // go-redis panics if it can parse an option, but cannot use it
 			client, err = nil, fmt.Errorf("invalid option: %v", p)
 		}
-		// After an & in a password, the error would show the rest as an option.
+		// If a password contains an &, the error would contain the rest of it as an unknown option.
 		if err != nil && namesSecret(address) {
 			err = errors.New("unknown option or wrong value; in a password, write & as %26")
 		}
@@ -316,7 +317,7 @@ func dial(address string) (client redis.UniversalClient, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if o.DialerRetries == 0 { // by default, go-redis's five attempts use up the time of a call, and hide the cause
+		if o.DialerRetries == 0 { // go-redis's default, five attempts, takes longer than a call, so its error has no cause
 			o.DialerRetries = 1
 		}
 		return redis.NewFailoverClient(o), nil
@@ -334,8 +335,8 @@ func dial(address string) (client redis.UniversalClient, err error) {
 	return redis.NewClient(o), nil
 }
 
-// check refuses a URL that may have been split by a special character in the password. Part of the password would be
-// taken for the port, the path or an option, and errors could show it.
+// check returns an error if a special character in the password may have split the URL, and otherwise the query. A part
+// of the password would be parsed as the port, the path or an option, and errors could show it.
 func check(address string) (url.Values, error) {
 	const encode = "percent-encode special characters: %2F for /, %3F for ?, %23 for #, %40 for @, %25 for %"
 	u, err := url.Parse(address)
@@ -346,7 +347,7 @@ func check(address string) (url.Values, error) {
 	if err != nil {
 		return nil, errors.New("invalid query; " + encode)
 	}
-	socket := u.Scheme == "unix" && u.Host == "" // its path may contain an @, but no part of a password
+	socket := u.Scheme == "unix" && u.Host == "" // the path may contain an @ that does not belong to a password
 	if strings.Contains(u.RawQuery, "@") || !socket && strings.Contains(u.EscapedPath(), "@") {
 		return nil, errors.New("got an @ after the host; " + encode)
 	}
@@ -367,7 +368,7 @@ func choices() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// zone finds a time zone. The name must not be empty, which LoadLocation takes for UTC.
+// zone returns the time zone with a name, which must not be empty: LoadLocation returns UTC for it.
 func zone(name string) (*time.Location, error) {
 	loc, err := time.LoadLocation(name)
 	if err != nil {
@@ -376,7 +377,7 @@ func zone(name string) (*time.Location, error) {
 	return loc, nil
 }
 
-// timeOfDay reads a time of day or a duration, and returns it as the time since midnight.
+// timeOfDay parses a time of day or a duration, and returns the duration since midnight.
 func timeOfDay(value string) (time.Duration, error) {
 	for _, layout := range []string{"15:04", "15:04:05"} {
 		if t, err := time.Parse(layout, value); err == nil {
