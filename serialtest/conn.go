@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// dial returns a connection through a pipe. While Redis is stopped, the pipe is closed already, and the first write
-// fails. dial itself does not fail, since after too many failures go-redis dials only once a second.
+// dial returns a connection through a pipe. While Redis is stopped, the pipe is closed, so the first write fails. dial
+// itself never fails, because go-redis would dial only once a second after several failures.
 func (r *Redis) dial(context.Context, string, string) (net.Conn, error) {
 	client, server := net.Pipe()
 	r.mu.Lock()
@@ -26,13 +26,14 @@ func (r *Redis) dial(context.Context, string, string) (net.Conn, error) {
 	return clientConn{client}, nil
 }
 
-// errRefused is the error of a command that was not sent. go-redis unwraps it once.
+// errRefused is the error of a command that was not sent. It has two levels, because go-redis unwraps it once.
 var errRefused = fmt.Errorf("serialtest: no connection: %w", &net.OpError{
 	Op: "dial", Net: "pipe", Addr: &net.UnixAddr{Name: "serialtest", Net: "pipe"},
 	Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
 })
 
-// A clientConn is the client's end of a pipe. It fails as a socket does, with errors after which go-redis retries.
+// A clientConn is the client's end of a pipe. It returns the errors of a socket, after which go-redis sends a command
+// again.
 type clientConn struct{ net.Conn }
 
 func (c clientConn) Read(p []byte) (int, error) {
@@ -53,18 +54,18 @@ func (c clientConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Setting a deadline fails on a closed pipe, but not on a closed socket.
+// On a closed pipe, unlike a closed socket, these methods would fail.
 
 func (c clientConn) SetDeadline(t time.Time) error      { _ = c.Conn.SetDeadline(t); return nil }
 func (c clientConn) SetReadDeadline(t time.Time) error  { _ = c.Conn.SetReadDeadline(t); return nil }
 func (c clientConn) SetWriteDeadline(t time.Time) error { _ = c.Conn.SetWriteDeadline(t); return nil }
 
-// A serverConn is the server's end of a pipe, which has no buffer. Its writes do not wait for the client, which may
-// still be writing commands of a pipeline. The server reads these only after it has written its replies to the first
-// ones.
+// A serverConn is the server's end of a pipe. A pipe has no buffer, so a client that is still writing a long pipeline
+// would wait for the server, while the server waits until the client reads its first replies. Therefore Write does not
+// wait.
 type serverConn struct {
 	net.Conn
-	replies chan []byte // output not written yet, in one piece; only Write sends
+	replies chan []byte // all output that is not written yet, in one piece; only Write sends to it
 	closed  chan struct{}
 	close   func()
 }
@@ -87,7 +88,7 @@ func newServerConn(conn net.Conn) *serverConn {
 	return c
 }
 
-// Write is called by one goroutine at a time.
+// Write adds p to the output. It must not be called concurrently.
 func (c *serverConn) Write(p []byte) (int, error) {
 	var before []byte
 	select {

@@ -9,19 +9,19 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A Ledger is a [serial.Ledger] in memory, for [serial.WithLedger]. The zero Ledger is ready for use, and must not be
-// copied after that. It is not part of a [Redis], so it survives [Redis.Lose]. Generators that represent several
-// processes share one.
+// A Ledger is a [serial.Ledger] in memory, for [serial.WithLedger]. The zero Ledger is ready for use. A Ledger must not
+// be copied after its first use. It is not part of a [Redis], so it keeps its data after [Redis.Lose]. Generators of
+// several processes can share it.
 type Ledger struct {
 	mu        sync.Mutex           // guards the fields below
 	calendars map[string]string    // by series
 	prints    map[[2]string]string // by series and period
-	last      map[[2]string]int64  // the greatest sequence set aside, by series and period
+	last      map[[2]string]int64  // last reserved sequence, by series and period
 }
 
-// Reserve sets aside r.N sequences. It stores the calendar of each series and the print mark of each period: if r has
-// another one, the error matches [serial.ErrConflict]. It also fails if ctx has ended or r.N is less than 1. After an
-// error nothing is set aside.
+// Reserve reserves r.N sequences. It stores the calendar of each series and the print mark of each period. If r has
+// another one, the error matches [serial.ErrConflict]. Reserve also fails if ctx has ended or if r.N is less than 1.
+// After an error, nothing is reserved.
 func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err

@@ -1,5 +1,5 @@
-// Package serialtest helps test code that issues serial numbers. It provides a generator on a Redis in memory whose
-// clock the test sets. Nothing has to be installed, started or closed.
+// Package serialtest is for tests of code that issues serial numbers. It provides a generator with a Redis in memory,
+// whose clock the test sets. Nothing has to be installed, started or closed.
 //
 //	package orders_test
 //
@@ -26,8 +26,8 @@
 //
 // # Recipes
 //
-// If a service takes a generator, pass it the one from [New]. If it makes its own from a Redis client, pass it a
-// [Redis.Client] from [NewRedis], and turn off its check of the clock; see [serial.WithMaxSkew].
+// If a service takes a generator, pass it the one from [New]. If it makes its own from a Redis client, pass it the
+// result of [Redis.Client], and turn off the generator's check of the clock with [serial.WithMaxSkew].
 //
 //	A fixed day, in UTC          gen, _ := serialtest.New(t, time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))
 //	A fixed day, elsewhere       gen, _ := serialtest.New(t, noonInShanghai, serial.WithLocation(shanghai))
@@ -41,13 +41,13 @@
 //
 // # Time
 //
-// Redis's clock alone determines the day on which a number is issued. It stands still, even while an hour passes for
-// the test. So a call that waits for that clock waits in vain, and fails when its time is up. If Redis's clock is set
-// back before the beginning of a period already entered, the error is [serial.ErrClockSkew]: after 5 s if the clock is
-// behind by no more than that, otherwise at once.
+// Only Redis's clock determines the day of a number. The clock stands still, even if an hour passes for the test. A
+// call that waits for the clock therefore fails when its time is over. If the clock is set back to before the start of
+// a period that was entered already, the error is [serial.ErrClockSkew]. It comes after 5 s if the clock is behind by
+// at most that, and otherwise at once.
 //
-// In a bubble of [testing/synctest], call [New] or [NewRedis] inside the bubble. Redis's clock stands still there, too;
-// set it to the bubble's with r.SetTime(time.Now()). Waiting takes no real time there.
+// In a bubble of [testing/synctest], call [New] or [NewRedis] inside the bubble. Redis's clock stands still there, too.
+// To set it to the bubble's clock, call r.SetTime(time.Now()). Waiting takes no real time in a bubble.
 package serialtest
 
 import (
@@ -72,11 +72,11 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// New returns a generator for a test, and its Redis in memory, whose clock stands at now.
+// New returns a generator for a test, and its Redis in memory, whose clock shows now.
 //
-// The options are those of [serial.New]. By default, the time zone is UTC, and Redis's clock is not compared with this
-// host's ([serial.WithMaxSkew]). An option that is refused or a zero now fails the test at once. Everything is closed
-// when t ends.
+// The options are those of [serial.New]. By default, the time zone is UTC, and Redis's clock is not compared with the
+// clock of this host ([serial.WithMaxSkew]). If an option is invalid, or if now is zero, the test fails at once.
+// Everything is closed when t ends.
 func New(t testing.TB, now time.Time, opts ...serial.Option) (*serial.Generator, *Redis) {
 	t.Helper()
 	for i, o := range opts {
@@ -94,15 +94,15 @@ func New(t testing.TB, now time.Time, opts ...serial.Option) (*serial.Generator,
 }
 
 // A Redis is a server in memory for one test. It does not listen on the network. Its clock stands still until
-// [Redis.SetTime] or [Redis.Advance] moves it. Its methods may be called concurrently, also while calls are under way,
-// and return when they have taken effect.
+// [Redis.SetTime] or [Redis.Advance] moves it. Its methods may be called concurrently with each other and with calls of
+// a generator, and have taken effect when they return.
 type Redis struct {
 	t testing.TB
 
-	mu      sync.Mutex // guards the fields below; held while the server starts or stops; locked before clock
+	mu      sync.Mutex // guards the fields below, and is held while the server starts or stops; locked before clock
 	server  *miniredis.Miniredis
-	id      string // replication ID
-	now     time.Time
+	id      string    // replication ID
+	now     time.Time // time of the clock
 	stopped bool
 	ended   bool // t has ended
 	clients []*redis.Client
@@ -110,9 +110,9 @@ type Redis struct {
 	clock sync.RWMutex // held for writing while the server's clock is set, and for reading while a command runs
 }
 
-// NewRedis returns an empty Redis whose clock stands at now, for services that make their own generator. They must not
-// compare the clocks, so use [serial.WithMaxSkew](-1), unless now is close to the host's time. A zero now fails the
-// test at once. The Redis and its clients are closed when t ends.
+// NewRedis returns an empty Redis whose clock shows now, for services that make their own generator. Unless now is
+// close to the time of this host, the generator needs [serial.WithMaxSkew](-1), because otherwise it compares the
+// clocks. If now is zero, the test fails at once. The Redis and its clients are closed when t ends.
 func NewRedis(t testing.TB, now time.Time) *Redis {
 	t.Helper()
 	r := &Redis{t: t}
@@ -125,22 +125,22 @@ func NewRedis(t testing.TB, now time.Time) *Redis {
 	return r
 }
 
-// Client returns a new client of the Redis, a *redis.Client with its own connections, as in another process. The test
-// may close it, but does not have to.
+// Client returns a new client of the Redis. It is a *redis.Client with its own connections, as in another process. The
+// test may close it, but need not.
 func (r *Redis) Client() redis.UniversalClient {
 	c := redis.NewClient(&redis.Options{
 		Addr:   "127.0.0.1:6379", // never dialled; a host name would be looked up
 		Dialer: r.dial,
-		// No command waits for a connection: go-redis reuses the timers of such waits, and bubbles cannot share timers.
+		// go-redis reuses the timers of commands that wait for a connection, and bubbles cannot share timers. With a large
+		// pool, no command waits.
 		PoolSize: 1000,
-		// Connections that are idle in Stop are dead after Start. A command on such a connection is sent again, up to
-		// three times.
+		// Stop closes idle connections. After Start, a command on such a connection fails and is sent again, up to three
+		// times, so there must be fewer idle connections than that.
 		MaxIdleConns: 2,
-		// The greeting of a new connection is sent again, too. Longer pauses would be useless, since nothing changes
-		// unless the test changes it.
+		// Longer pauses before a command is sent again would not help, because only the test changes anything.
 		MinRetryBackoff: time.Millisecond,
 		MaxRetryBackoff: 2 * time.Millisecond,
-		// These need a goroutine with a ticker, which would be busy in a bubble that sleeps for a year.
+		// Notifications need a goroutine with a ticker, which would be busy in a bubble that sleeps for a year.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	r.mu.Lock()
@@ -149,9 +149,9 @@ func (r *Redis) Client() redis.UniversalClient {
 	return c
 }
 
-// SetTime moves Redis's clock to now, forwards or backwards. Keys expire as on a server: at the same instants as before
-// the move, at once if the instant has passed. A zero now fails the test at once, so it must be passed from the test's
-// own goroutine.
+// SetTime sets Redis's clock, forwards or backwards. As on a server, this does not change the instants at which keys
+// expire; if such an instant has passed, the key expires at once. If now is zero, the test fails at once, so SetTime
+// must be called in the goroutine of the test.
 func (r *Redis) SetTime(now time.Time) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -167,10 +167,9 @@ func (r *Redis) Advance(d time.Duration) {
 	r.setTime(r.now.Add(d))
 }
 
-// Stop makes Redis unreachable: all connections are closed, and new ones are refused. Commands that have reached it are
-// carried out, but nobody gets their replies. Calls fail within a fraction of a second, with an error that wraps a
-// *net.OpError and syscall.ECONNREFUSED, as if nothing listened at a server's address. Stop does nothing if Redis is
-// already stopped.
+// Stop makes Redis unreachable: it closes all connections and refuses new ones. Commands that Redis has received are
+// executed, but their replies are lost. Calls fail within a fraction of a second. Their error wraps a *net.OpError and
+// syscall.ECONNREFUSED, as if no server were listening. Stop has no effect if Redis is stopped already.
 func (r *Redis) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,9 +177,9 @@ func (r *Redis) Stop() {
 	r.server.Close()
 }
 
-// Start ends the outage that [Redis.Stop] began. Redis still has its data, except for keys that expired meanwhile, and
-// the first call succeeds. Locks of generators that Stop interrupted are gone, as after an outage of more than 8
-// seconds. Start does nothing if Redis is not stopped.
+// Start ends the outage that began with [Redis.Stop]. Redis still has its data, except for keys that have expired in
+// the meantime, and the first call succeeds. Locks are released, as after an outage of more than 8 seconds. Start has
+// no effect if Redis is not stopped.
 func (r *Redis) Start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,13 +191,13 @@ func (r *Redis) Start() {
 	r.serve()
 }
 
-// Lose makes Redis lose everything, as a restart without persistence does: all connections are closed, no data and no
-// scripts are left, and the replication ID changes. The clock is not changed. If Redis is stopped, it stays stopped,
-// and starts empty.
+// Lose makes Redis lose everything, as in a restart without persistence: it closes all connections, deletes all data
+// and scripts, and changes the replication ID. It does not change the clock. A stopped Redis stays stopped, and will be
+// empty when it starts.
 //
-// Without a ledger, a generator that has issued numbers of the period refuses to issue more, with
-// [serial.ErrCounterLost]. But a new one, as in a process that just started, issues them again from the first. With a
-// [Ledger], no number is issued twice.
+// Without a ledger, the calls of a generator that has issued numbers of the period fail with [serial.ErrCounterLost].
+// But a new generator, as in a process that has just started, issues the same numbers again. With a [Ledger], no number
+// is issued twice.
 func (r *Redis) Lose() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -210,9 +209,9 @@ func (r *Redis) Lose() {
 	}
 }
 
-// end closes everything when the test is over. In a bubble, time stands still once the test's function has returned, so
-// goroutines that retry for some seconds, to release a lock while Redis is stopped, would never end. So end waits for
-// them.
+// end closes everything when the test is over. Some goroutines try for several seconds to release a lock while Redis is
+// stopped. In a bubble, they would never end, because time stands still after the test's function has returned.
+// Therefore end waits for them.
 func (r *Redis) end() {
 	r.close()
 	if inBubble() {
@@ -236,8 +235,7 @@ func (r *Redis) close() {
 	}
 }
 
-// renew replaces the server with an empty one that is not started yet. The caller holds r.mu, as for all functions
-// below.
+// renew replaces the server with an empty one, without starting it. The caller holds r.mu, as for all functions below.
 func (r *Redis) renew() {
 	id := make([]byte, 20)
 	_, _ = rand.Read(id) // never fails
@@ -258,11 +256,12 @@ func (r *Redis) serve() {
 	r.server.Server().SetPreHook(r.hook(r.server.Server(), r.id))
 }
 
-// hook returns the function that the server calls before each command, including commands in scripts. It answers INFO,
-// by which a ledger detects a restart, and keeps the clock from changing while a command runs. It leaves out commands
-// that may wait for others, since nobody could set the clock meanwhile.
+// hook returns a function that the server calls before each command, including those in scripts. The function replies
+// to INFO, because miniredis has no replication ID, which a ledger needs to detect a restart. It keeps the clock
+// unchanged while a command runs, except for commands that may wait for other commands, because they would block
+// SetTime.
 func (r *Redis) hook(s *server.Server, id string) server.Hook {
-	var running sync.Map // whether a connection runs a command, by *server.Peer; scripts have their own peers
+	var running sync.Map // by *server.Peer, whether a connection runs a command; a script has a peer of its own
 	return func(c *server.Peer, cmd string, args ...string) bool {
 		if cmd == "INFO" && (len(args) == 0 || strings.EqualFold(args[0], "replication")) {
 			c.WriteBulk(fmt.Sprintf(
@@ -270,10 +269,10 @@ func (r *Redis) hook(s *server.Server, id string) server.Hook {
 			return true
 		}
 		runs, known := running.Load(c)
-		script := !known && c.Ctx != nil // only connections start without a context
-		// These are BLPOP and the like, and some that do not wait.
+		script := !known && c.Ctx != nil // a new connection has no context yet
+		// These are the commands that may wait, such as BLPOP, and some that never do.
 		waits := strings.HasPrefix(cmd, "B") || strings.HasPrefix(cmd, "XREAD")
-		if script && cmd == "TIME" { // miniredis counts nanoseconds, which overflow in 2262
+		if script && cmd == "TIME" { // the reply of miniredis overflows in 2262, because it counts nanoseconds
 			c.WriteLen(2)
 			c.WriteBulk(strconv.FormatInt(r.now.Unix(), 10))
 			c.WriteBulk(strconv.Itoa(r.now.Nanosecond() / 1000))
@@ -302,26 +301,27 @@ func (r *Redis) setTime(now time.Time) {
 	}
 	r.clock.Lock()
 	defer r.clock.Unlock()
-	now = now.Round(0) // without the monotonic reading: only the wall clock counts
+	now = now.Round(0) // without the monotonic clock
 	r.server.SetTime(now)
 	if back := r.now.Sub(now); !r.now.IsZero() && back > 0 {
-		// A server stores the instant at which a key expires, but miniredis stores how much time is left.
+		// A server stores the instant at which a key expires, but miniredis stores the remaining time.
 		for _, key := range r.server.Keys() {
-			if most := math.MaxInt64 - back; r.server.TTL(key) > most { // the longest that miniredis can hold
-				r.server.SetTTL(key, most)
+			if limit := math.MaxInt64 - back; r.server.TTL(key) > limit { // a longer time would overflow
+				r.server.SetTTL(key, limit)
 			}
 		}
 		r.server.FastForward(-back)
 	}
 	r.now = now
-	r.server.DB(0) // removes expired keys, so that they do not return if the clock is set back
+	r.server.DB(0) // deletes expired keys; otherwise they would return if the clock is set back
 }
 
-// lockKey matches the key of a period's lock, but not the key of a stored answer, whose request ID may look like one: a
-// period's label begins with its year or is "all", and the key of an answer has "once" in its place.
+// lockKey matches the key of a period's lock: its third part is the label of the period, which begins with the year or
+// is "all". It does not match the key of a stored answer, which ends with any request ID, because its third part is
+// "once".
 var lockKey = regexp.MustCompile(`^[^{}]+:\{[^{}]+\}:(\d\w*|all):lock$`)
 
-// releaseLocks removes the locks of generators. They would expire after 8 s, but the clock stands still.
+// releaseLocks deletes the locks of generators, which would never expire, because the clock stands still.
 func (r *Redis) releaseLocks() {
 	for _, key := range r.server.Keys() {
 		if lockKey.MatchString(key) {
