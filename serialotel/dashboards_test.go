@@ -18,7 +18,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/serialotel"
 )
 
@@ -137,68 +136,42 @@ func alertQueries(t *testing.T) (queries []string) {
 func exportedToPrometheus(t *testing.T) (exported, values map[string][]string) {
 	t.Helper()
 	o := observe(t)
-	race.Bubble(t, func(t *testing.T) {
-		hooks := o.hooks(serialotel.WithTypes("IS"))
-		_, client := simulate(t)
-		gen := newGenerator(t, client, hooks)
-		require.NoError(t, errOf(gen.NextOnce(t.Context(), "IS", "one")))
-		require.NoError(t, errOf(gen.NextOnce(t.Context(), "IS", "one")))
-		for _, cause := range []error{
-			serial.ErrExhausted, serial.ErrCounterLost, serial.ErrClockSkew, serial.ErrConflict, serial.ErrNotReplicated,
-			serial.ErrInvalidType, serial.ErrInvalidRequest, context.Canceled, context.DeadlineExceeded,
-			errors.New("anything else"),
-		} {
-			hooks.Failed(t.Context(), serial.FailedInfo{Type: "IS", Count: 1, Err: cause})
-		}
-		hooks.Lost(t.Context(), serial.LostInfo{Type: "IS"})
-		hooks.Unused(t.Context(), serial.Explanation{First: 1, Last: 1, Reason: serial.CallerLeft, Unused: true})
-		hooks.Unused(t.Context(), serial.Explanation{First: 1, Last: 1, Reason: serial.Raised, Possible: true})
-		hooks.ClockCorrected(t.Context(), serial.ClockInfo{Offset: time.Second})
-		hooks.NearlyExhausted(t.Context(), serial.ExhaustionInfo{Last: serial.Number{Type: "IS"}})
-	})
-	exported, values = map[string][]string{}, map[string][]string{}
-	label := func(name string, extra ...string) func(keys []string) {
-		return func(keys []string) {
-			for _, key := range append(keys, extra...) {
-				if !slices.Contains(exported[name], key) {
-					exported[name] = append(exported[name], key)
-				}
-			}
-			exported[name] = append([]string{}, exported[name]...) // also without a label
-		}
+	h := o.hooks(serialotel.WithTypes("IS"))
+	record(t.Context(), h, "IS", "")
+	for _, cause := range []error{
+		serial.ErrExhausted, serial.ErrCounterLost, serial.ErrClockSkew, serial.ErrConflict, serial.ErrNotReplicated,
+		serial.ErrInvalidType, serial.ErrInvalidRequest, context.Canceled, context.DeadlineExceeded,
+		errors.New("anything else"),
+	} {
+		h.Failed(t.Context(), serial.FailedInfo{Type: "IS", Count: 1, Err: cause})
 	}
+	exported, values = map[string][]string{}, map[string][]string{}
 	for _, m := range o.collect().ScopeMetrics[0].Metrics {
 		name := strings.ReplaceAll(m.Name, ".", "_")
 		if m.Unit == "s" { // a unit in braces is no part of the name
 			name += "_seconds"
 		}
-		switch d := m.Data.(type) {
+		names := []string{name + "_count", name + "_sum", name + "_bucket"}
+		switch m.Data.(type) {
 		case metricdata.Sum[int64]:
-			for _, p := range d.DataPoints {
-				label(name + "_total")(labels(p.Attributes.ToSlice(), values))
-			}
+			names = []string{name + "_total"}
 		case metricdata.Gauge[float64]:
-			for _, p := range d.DataPoints {
-				label(name)(labels(p.Attributes.ToSlice(), values))
-			}
-		case metricdata.Histogram[float64]:
-			for _, p := range d.DataPoints {
-				keys := labels(p.Attributes.ToSlice(), values)
-				label(name + "_count")(keys)
-				label(name + "_sum")(keys)
-				label(name+"_bucket", "le")(keys)
-			}
+			names = []string{name}
+		default:
+			exported[name+"_bucket"] = []string{"le"}
 		}
+		points(m, func(set attribute.Set, _ string) {
+			for _, kv := range set.ToSlice() {
+				label := strings.ReplaceAll(string(kv.Key), ".", "_")
+				values[label] = append(values[label], kv.Value.Emit())
+				for _, name := range names {
+					exported[name] = append(exported[name], label)
+				}
+			}
+			for _, name := range names {
+				exported[name] = append([]string{}, exported[name]...) // even without a label
+			}
+		})
 	}
 	return exported, values
-}
-
-// labels returns the attributes' names in Prometheus, and records their values.
-func labels(attrs []attribute.KeyValue, values map[string][]string) (names []string) {
-	for _, kv := range attrs {
-		name := strings.ReplaceAll(string(kv.Key), ".", "_")
-		names = append(names, name)
-		values[name] = append(values[name], kv.Value.Emit())
-	}
-	return names
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// instruments are called without checking Enabled: their arguments are built in advance, and a disabled instrument
-// returns at once.
+// instruments are the instruments of all metrics. The hooks do not check Enabled before they call one, because the
+// arguments exist already and a disabled instrument returns at once.
 type instruments struct {
 	numbers, repeated, nearly, losses, unused, possible metric.Int64Counter
 	calls, openings                                     metric.Float64Histogram
@@ -40,16 +40,16 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 		metric.WithDescription("Time from the beginning of a call until it opened a period."),
 		metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30))
 	i.offset, errs[6] = m.Float64Gauge("serial.clock.offset", metric.WithUnit("s"),
-		metric.WithDescription("Redis's time minus this host's time, when the difference was last found to have changed."))
+		metric.WithDescription("Redis's time minus this host's time, recorded when it has changed."))
 	i.unused, errs[7] = m.Int64Counter("serial.numbers.unused", metric.WithUnit("{number}"),
-		metric.WithDescription("Numbers that certainly nobody received, by reason."))
+		metric.WithDescription("Numbers that no caller received, by reason."))
 	i.possible, errs[8] = m.Int64Counter("serial.explanations.possible", metric.WithUnit("{explanation}"),
 		metric.WithDescription("Reported possible reasons for missing numbers, by reason."))
 	return i, errors.Join(errs[:]...)
 }
 
-// A series holds the options of every measurement of one type. They are built once, so that a call builds no
-// attributes, and are slices, because passing separate arguments would allocate.
+// A series contains the options for all measurements of one type. They are made once, so that a call does not have to
+// make attributes. They are slices, because separate arguments would be allocated for each call.
 type series struct {
 	add      []metric.AddOption
 	issued   []metric.RecordOption
@@ -82,7 +82,7 @@ var reasons = [...]string{
 	serial.CallerLeft, serial.NotReplicated, serial.BlockBurned, serial.AnswerLost, serial.Raised, serial.BlockSkipped,
 }
 
-// outcomes are the possible outcomes for a lost counter. Only the first one needs an operator.
+// outcomes are the values of serial.repaired. Only the first one needs an operator.
 var outcomes = [...]attribute.KeyValue{
 	repairedKey.String("false"), repairedKey.String("pending"), repairedKey.String("true"),
 }
@@ -98,8 +98,8 @@ func outcomeOf(i serial.LostInfo) int {
 	return 0
 }
 
-// causes are the kinds of failure that error.type distinguishes. An error may match both a context's error and another
-// cause. The contexts come last, since the other cause says more.
+// causes are the values of error.type. An error may match several of them; the errors of contexts come last, because
+// the others are more specific.
 var causes = [...]struct {
 	err  error
 	attr attribute.KeyValue
@@ -113,7 +113,7 @@ var causes = [...]struct {
 	{serial.ErrInvalidRequest, semconv.ErrorTypeKey.String("invalid_request")},
 	{context.Canceled, semconv.ErrorTypeKey.String("canceled")},
 	{context.DeadlineExceeded, semconv.ErrorTypeKey.String("deadline_exceeded")},
-	{nil, semconv.ErrorTypeOther}, // anything else
+	{nil, semconv.ErrorTypeOther}, // all other errors
 }
 
 // causeOf returns the index in causes of an error that is not nil.
@@ -127,8 +127,8 @@ func causeOf(err error) int {
 	return other
 }
 
-// version returns this module's version, as the linker recorded it in the running program. A constant would have to
-// change with every release.
+// version returns the version of this module in the running program. A constant would have to be changed for every
+// release.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -143,5 +143,5 @@ func versionIn(info *debug.BuildInfo) string {
 			return strings.TrimPrefix(m.Version, "v")
 		}
 	}
-	return "(devel)" // Go's own name for the version of a checkout
+	return "(devel)" // Go's name for the version of a work tree
 }

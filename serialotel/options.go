@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// maxTypes limits the largest instrument, serial.call.duration, to fewer than the 2,000 attribute sets that the SDK
-	// keeps for an instrument: a hundred types and one for the rest, with ten outcomes each.
+	// maxTypes keeps the largest instrument, serial.call.duration, below the 2,000 attribute sets that the SDK allows for
+	// an instrument. It has a set for each of the types and one for the rest, each with ten outcomes.
 	maxTypes = 100
 
-	otherType = "_OTHER" // the semantic conventions' name for everything not on a list
+	otherType = "_OTHER" // in the semantic conventions, the name for values that are not in a list
 )
 
-// An Option configures [Hooks]. If an option is given twice, the last one counts.
+// An Option configures [Hooks]. If an option is given more than once, the last one counts.
 type Option interface {
 	apply(*config) error
 }
@@ -51,10 +51,10 @@ func newConfig(opts []Option) (*config, error) {
 	return c, errors.Join(errs...)
 }
 
-// WithMeterProvider sets the provider for metrics. To record spans only, pass the provider of
+// WithMeterProvider sets the provider for metrics. To record only spans, pass the provider of
 // go.opentelemetry.io/otel/metric/noop.
 //
-// Default [otel.GetMeterProvider], also if the global provider is set later. nil is refused.
+// The default is [otel.GetMeterProvider], even if the global provider is set later. nil is an error.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return optionFunc(func(c *config) error {
 		if isNil(p) {
@@ -65,10 +65,10 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	})
 }
 
-// WithTracerProvider sets the provider for spans. To record metrics only, pass the provider of
-// go.opentelemetry.io/otel/trace/noop; events are still added to the caller's span.
+// WithTracerProvider sets the provider for spans. To record only metrics, pass the provider of
+// go.opentelemetry.io/otel/trace/noop. Events are still added to the caller's span.
 //
-// Default [otel.GetTracerProvider], also if the global provider is set later. nil is refused.
+// The default is [otel.GetTracerProvider], even if the global provider is set later. nil is an error.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return optionFunc(func(c *config) error {
 		if isNil(p) {
@@ -79,12 +79,12 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 	})
 }
 
-// WithTypes adds an attribute serial.type to metrics that distinguishes these business types. All other types,
-// including invalid ones, share the value _OTHER. Each type may add ten time series to serial.call.duration, three to
-// serial.counter.lost, seven to the metrics by reason, and one to each of the others.
+// WithTypes adds the attribute serial.type to the metrics, with these business types as values. All other types,
+// including invalid ones, have the value _OTHER. Each type may add ten time series to serial.call.duration, three to
+// serial.counter.lost, seven to the metrics by reason, and one to each other metric.
 //
-// By default, no metric has the attribute. There must be 1 to 100 types that package serial accepts, and none may be
-// _OTHER. Anything else is refused; the error for a type matches [serial.ErrInvalidType].
+// By default, metrics do not have the attribute. There must be 1 to 100 types, which must be valid in package serial
+// and not _OTHER. The error for an invalid type matches [serial.ErrInvalidType].
 func WithTypes(types ...string) Option {
 	types = slices.Clone(types) // the caller may change its slice later
 	return optionFunc(func(c *config) error {
@@ -96,12 +96,12 @@ func WithTypes(types ...string) Option {
 	})
 }
 
-// noRedis is the client of a Generator that sends nothing.
+// noRedis is a client for a Generator that sends nothing.
 type noRedis struct{ redis.UniversalClient }
 
-// checkTypes refuses types that a Generator refuses: they are typing errors, which would never match. Package serial
-// has the rule, so checkTypes asks a Generator for 0 numbers of each type. That fails without using Redis, and an
-// invalid type fails first.
+// checkTypes returns an error if a Generator would refuse one of the types, because it is probably misspelled and would
+// never match. Only package serial can check a type, so checkTypes requests 0 numbers of it. That always fails and
+// never uses Redis, and the check of the type comes first.
 func checkTypes(types []string) error {
 	gen, err := serial.New(noRedis{})
 	if err != nil {
@@ -119,8 +119,8 @@ func checkTypes(types []string) error {
 	return errors.Join(errs...)
 }
 
-// isNil also detects a nil pointer in an interface, which a constructor may return with an error that the caller
-// ignored.
+// isNil reports whether a provider is nil or an interface with a nil pointer. A constructor may return such an
+// interface together with an error that the caller has ignored.
 func isNil(provider any) bool {
 	v := reflect.ValueOf(provider)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()

@@ -17,41 +17,42 @@
 //	serial.period.open.duration     histogram  s              opened periods, from the beginning of the call
 //	serial.period.nearly_exhausted  counter    {period}       periods with few numbers left, or near the last day
 //	serial.counter.lost             counter    {call}         calls that found a lost counter; serial.repaired
-//	serial.numbers.unused           counter    {number}       numbers that certainly nobody received; serial.reason
+//	serial.numbers.unused           counter    {number}       numbers that no caller received; serial.reason
 //	serial.explanations.possible    counter    {explanation}  possible reasons for missing numbers; serial.reason
 //	serial.clock.offset             gauge      s              Redis's time minus this host's time
 //
-// Histograms count, too. The count of serial.call.duration by error.type is the number of failures. The count of
-// serial.period.open.duration is the number of opened periods, including those that [serial.Generator.Raise] opened.
-// Every call that finds a lost counter counts it, including Peek and Raise, until it is repaired. The offset is
-// recorded only when it differs from the assumed one. With several servers, it is the offset of the server where a
-// difference was found last.
+// A histogram also has a count. The count of serial.call.duration by error.type is the number of failed calls. The
+// count of serial.period.open.duration is the number of opened periods, including those that [serial.Generator.Raise]
+// opened. Until a lost counter is repaired, every call that finds it is counted, including Peek and Raise. The offset
+// is recorded only when it has changed. With several servers, it is the offset of the server on which a change was
+// found last.
 //
-// The buckets of the histograms range from 100 µs to 10 s. For openings, they range from 1 ms to 30 s, which is how
-// long a call without a deadline waits for an opening. The buckets are advice: a view of the SDK takes precedence.
+// The buckets of serial.call.duration range from 100 µs to 10 s. Those of serial.period.open.duration range from 1 ms
+// to 30 s, which is the time for which a call without a deadline waits for an opening. A view of the SDK overrides
+// them.
 //
-// serial.repaired is true if the call repaired the counter, pending if a later call may, and false if the call returned
-// [serial.ErrCounterLost] and an operator has to. See [serial.LostInfo] for details. Alert on false only.
+// serial.repaired is true if the call repaired the counter, pending if a later call may repair it, and false if the
+// call returned [serial.ErrCounterLost], because an operator has to repair it. See [serial.LostInfo] for details. Alert
+// only on false.
 //
-// serial.reason is a reason of [serial.Explanation]. For numbers that nobody received, it is one of caller_left,
-// not_replicated and block_burned. For possible reasons, it is one of answer_lost, raised, block_skipped and, without a
-// ledger, not_replicated. A possible reason counts as one, however many numbers its range has, since most of them were
-// issued.
+// serial.reason is the reason of a [serial.Explanation]. For numbers that no caller received, it is caller_left,
+// not_replicated or block_burned. For possible reasons, it is answer_lost, raised, block_skipped or, without a ledger,
+// not_replicated. A possible reason is counted once, whatever its range, because most numbers in the range were issued.
 //
 // error.type is one of exhausted, counter_lost, clock_skew, conflict, not_replicated, invalid_type, invalid_request
 // (the errors of package serial), canceled, deadline_exceeded (the caller's context, a floor or a ledger) and _OTHER.
-// An error that matches several counts as the first of them.
+// If an error matches several of them, the first one counts.
 //
 // # Business types
 //
-// There may be any number of business types, and each would be its own time series. So metrics do not distinguish types
-// unless [WithTypes] names them. Spans always have the type.
+// There may be any number of business types, and each would need its own time series. Therefore metrics do not
+// distinguish types, except for those of [WithTypes]. Spans always have the type.
 //
 // # Spans
 //
 // Each call for numbers has a span serial.issue, a child of the span in its context. The span is created when the call
-// ends, and backdated to its beginning. So if the client creates spans for the call's Redis commands, they are its
-// siblings. Its attributes are:
+// ends, with the start time of the call. If the client creates spans for Redis commands, they are siblings of this span
+// and not its children. Its attributes are:
 //
 //	serial.type          business type; omitted if it was refused as invalid
 //	serial.series        the series that all types share; only with [serial.WithSharedCounter]
@@ -61,18 +62,18 @@
 //	serial.requested     numbers asked for, if the call failed
 //	error.type           as above, if the call failed, with the error as status and exception
 //
-// Unusual occurrences are events of the span in the caller's context, if that span is recorded: serial.period.opened,
-// serial.period.nearly_exhausted, serial.counter.lost and serial.clock.corrected. Events belong to the caller's span
-// because Peek and Raise report them, too, but have no span.
+// The span in the caller's context gets an event for unusual occurrences, if it is recorded: serial.period.opened,
+// serial.period.nearly_exhausted, serial.counter.lost and serial.clock.corrected. The events are not added to
+// serial.issue, because Peek and Raise report them, too, and have no such span.
 //
-// No attribute contains the printed number. But anyone who knows the template can derive it from type, period and
-// sequence, and the text of an error may name a sequence, a key or a request's ID. If traces must not contain these,
-// let the collector or a span processor drop serial.sequence, the status description and exception events. Metrics
-// contain none of them.
+// No attribute contains the printed number. But the number can be derived from the type, the period, the sequence and
+// the template, and the text of an error may contain a sequence, a key or the ID of a request. If traces must not
+// contain these, configure the collector or a span processor to drop serial.sequence, the status description and
+// exception events. Metrics contain none of them.
 //
 // # Your own hooks
 //
-// The result is a plain struct. Wrap a field to call both functions, and set NearlyExhaustedAt as you like:
+// The result is a struct whose fields you can change. Wrap a function to add your own, or set NearlyExhaustedAt:
 //
 //	failed := hooks.Failed
 //	hooks.Failed = func(ctx context.Context, info serial.FailedInfo) {
@@ -97,7 +98,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// scope names the instrumentation by the module's path, as OpenTelemetry expects.
+// scope is the name of the instrumentation: the path of the module, as OpenTelemetry expects.
 const scope = "github.com/dailyserial/serial/serialotel"
 
 const (
@@ -115,12 +116,12 @@ const (
 	repairedKey = attribute.Key("serial.repaired")
 )
 
-// Hooks returns hooks for [serial.WithHooks] that record what the package describes. They are safe for concurrent use,
-// start no goroutines, and need no closing: the caller owns the providers. They do not wait, unless a span processor
-// does.
+// Hooks returns hooks for [serial.WithHooks] that record the metrics and spans of the package documentation. They are
+// safe for concurrent use, start no goroutines, and wait only if a span processor waits. They need not be closed, but
+// the caller must shut down the providers.
 //
-// It is an error if an option is nil or invalid, or if the meter refuses an instrument. All causes are joined into one
-// error, and the hooks are then empty.
+// Hooks fails if an option is nil or invalid, or if the meter refuses an instrument. The error contains all causes, and
+// the hooks are empty.
 func Hooks(opts ...Option) (serial.Hooks, error) {
 	c, err := newConfig(opts)
 	if err != nil {
@@ -141,12 +142,12 @@ func Hooks(opts ...Option) (serial.Hooks, error) {
 	}, nil
 }
 
-// A telemetry holds the instruments that the hooks use. It never changes, so it needs no lock.
+// A telemetry contains the instruments of the hooks. It never changes, so it needs no lock.
 type telemetry struct {
 	tracer trace.Tracer
 	instruments
 	types map[string]*series
-	rest  *series // of all other types
+	rest  *series // series of all other types
 }
 
 func newTelemetry(c *config) (*telemetry, error) {
@@ -176,13 +177,14 @@ func (t *telemetry) seriesOf(typ string) *series {
 	return t.rest
 }
 
-// span begins the span of a call that just ended and took that long. Measurements use its context, so their exemplars
-// lead to this span and not to the caller's.
+// span returns a span, and a context with it, for a call that has just ended and took that long. Measurements must use
+// the context, so that their exemplars have the ID of this span and not of the caller's.
 //
-// Its kind is internal, the default, since a call is not one request to a server. It sends several commands or shares
-// one with other calls, waits for locks and queries databases, whose clients have spans of kind client.
+// The kind of the span is internal, which is the default, because a call is not a single request to a server: it may
+// send several commands, share a command with other calls, wait for a lock, or query a database.
 //
-// It begins without attributes, which are built only if it is sampled. A sampler sees the name and the parent.
+// The span has no attributes yet, because they are needed only if it is sampled. A sampler sees the name and the
+// parent.
 func (t *telemetry) span(ctx context.Context, took time.Duration) (context.Context, trace.Span, time.Time) {
 	end := time.Now()
 	ctx, span := t.tracer.Start(ctx, "serial.issue", trace.WithTimestamp(end.Add(-took)))
@@ -218,7 +220,7 @@ func (t *telemetry) failed(ctx context.Context, i serial.FailedInfo) {
 	}
 	span.SetAttributes(causes[cause].attr, askedKey.Int(i.Count))
 	span.SetAttributes(shared(i.Series)...)
-	if causes[cause].err != serial.ErrInvalidType { // an invalid type may be anything, of any length
+	if causes[cause].err != serial.ErrInvalidType { // an invalid type may be of any length
 		span.SetAttributes(typeKey.String(i.Type))
 	}
 	span.RecordError(i.Err, trace.WithTimestamp(end))
@@ -235,7 +237,7 @@ func (t *telemetry) opened(ctx context.Context, i serial.OpenedInfo) {
 	}
 }
 
-// lost does not record the counter's value: if nothing repairs the counter, the error contains it.
+// lost does not record the value of the counter, because the error of an unrepaired counter contains it.
 func (t *telemetry) lost(ctx context.Context, i serial.LostInfo) {
 	outcome := outcomeOf(i)
 	t.losses.Add(ctx, 1, t.seriesOf(i.Type).lost[outcome]...)
@@ -274,7 +276,7 @@ func (t *telemetry) unusedNumbers(ctx context.Context, e serial.Explanation) {
 	}
 }
 
-// shared returns the attribute of a series that all types share, or none.
+// shared returns the attribute of a series that all types share, and none for "".
 func shared(series string) []attribute.KeyValue {
 	if series == "" {
 		return nil
