@@ -348,7 +348,8 @@ func (c *command) checkArgs() error {
 		}
 	}
 	if len(c.args) > len(names) {
-		return misused("got %d arguments, but %s takes %s", len(c.args), c.row.name, cmp.Or(want, "none"))
+		return misused("got %s, but %s takes %s", counted(int64(len(c.args)), "argument"), c.row.name,
+			cmp.Or(want, "none"))
 	}
 	for range len(names) - len(c.args) {
 		c.args = append(c.args, "")

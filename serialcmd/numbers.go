@@ -211,7 +211,7 @@ func (c *command) history(ctx context.Context) error {
 		c.printf("%-*s %s %*d%s\n", width, c.name(n.Start), bar(used), digits, count(n), percent)
 	}
 	if len(numbers) == 0 {
-		c.warn("%s has no counter in the last %d periods", c.series(c.args[0]), c.n)
+		c.warn("%s has no counter in the last %s", c.series(c.args[0]), counted(int64(c.n), "period"))
 	}
 	_, err = c.gen.Peek(ctx, c.args[0])
 	return err
