@@ -15,7 +15,7 @@ type Bank struct{ numbers *serial.Generator }
 
 func (b *Bank) Transfer(ctx context.Context) (string, error) { return b.numbers.Next(ctx, "TR") }
 
-// Redis restarts empty. With a ledger, numbers continue above those set aside.
+// Redis restarts empty. With a ledger, numbers continue above the reserved ones.
 func ExampleLedger() {
 	t := new(testing.T) // go test passes it to a test
 	ctx := context.Background()

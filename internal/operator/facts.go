@@ -19,13 +19,13 @@ import (
 type Facts struct {
 	Calendar calendar.Calendar
 	Text     string             // template as given
-	Template *template.Template // Text, parsed
+	Template *template.Template // parsed Text
 	Start    int64              // first sequence of a period
-	Last     int64              // last sequence of a period, as given; 0 for the template's largest
+	Last     int64              // last sequence of a period, as given; 0 for the largest that the template prints
 	Until    string             // last day for which numbers are issued; "" for none
-	Prefix   string             // of every key
-	Shared   bool               // types share a counter
-	Hidden   bool               // a key hides sequences
+	Prefix   string             // prefix of every key
+	Shared   bool               // all types share a counter
+	Hidden   bool               // sequences are hidden by a key
 
 	// These are zero for a Scheme.
 	Client    redis.UniversalClient
@@ -34,9 +34,9 @@ type Facts struct {
 	Releases  interface{ Wait() } // releases of locks under way
 }
 
-// Flags returns cmd/serial's flags for the settings that are not the default and that a command of an operator needs,
-// except a hidden key. If the name of the time zone does not mean that zone at these instants, Unix seconds, the
-// operator fills in ZONE, and where says so.
+// Flags returns the flags of cmd/serial for the settings that are not the default and that a command of an operator
+// needs, except a hidden key. If the name of the time zone does not mean this zone at these instants, Unix seconds, the
+// flags contain ZONE, which the operator replaces, and where contains the instruction.
 func (f Facts) Flags(instants ...int64) (line []string, where string) {
 	flag := func(name, value, usual string) {
 		separator := " "
