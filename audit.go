@@ -97,7 +97,7 @@ type audit struct {
 	book    *account.Book
 	label   string                    // label of the only period, "" in AuditAll
 	redis   bool                      // the counters are read from Redis
-	oldest  string                    // label of the oldest given period in AuditAll, "" for none
+	oldest  string                    // label of the oldest given period in AuditAll, or "" if none
 	periods map[string]*auditedPeriod // by label
 	ordered []*auditedPeriod          // given periods, followed by others in the order in which they were found
 	recent  *auditedPeriod            // period of the previous number

@@ -21,8 +21,9 @@ import (
 // CallerLeft, BlockBurned and, with a ledger, NotReplicated are certain. They have Unused set and explain missing
 // numbers. The others are only possible reasons. They have Possible set and explain nothing.
 //
-// If every process of the series has a ledger, a number with Unused is never issued. Without a ledger, Redis may issue
-// it after a loss, or after a [Generator.Takeover] that takes the series out of a ledger below the number.
+// If every process of the series has a ledger, a number for which Unused is set is never issued. Without a ledger,
+// Redis may issue it after a loss, or after a [Generator.Takeover] that takes the series out of a ledger below the
+// number.
 const (
 	// CallerLeft means that the call was canceled or timed out before the reply with exactly these numbers arrived. They
 	// were not returned to a caller.
@@ -33,12 +34,11 @@ const (
 	// BlockBurned means that this process reserved these numbers in the ledger, and that their block can no longer be
 	// used.
 	BlockBurned = "block burned"
-	// AnswerLost is a possible reason. It means that an attempt that may have issued numbers got no reply, or an error
-	// that does not prove that the script did not run. The range begins above the largest sequence that the process had
-	// returned before, and ends with the largest possible sequence. The hook gets at most one per second for each
-	// series and period. The others of that second are merged into one, which has the smallest First, the earliest At
-	// and the number of attempts, such as "answer lost: 3 attempts". [Generator.Flush] does not wait for the second to
-	// end.
+	// AnswerLost is a possible reason. It means that an attempt may have issued numbers, because there was no reply, or
+	// because the error leaves open whether the script ran. The range begins above the largest sequence that the process
+	// had returned before, and ends with the largest possible sequence. The hook gets at most one per second for each
+	// series and period. The others of that second are merged into one, which has the smallest First, the earliest At and
+	// the number of attempts, such as "answer lost: 3 attempts". [Generator.Flush] does not wait for the second to end.
 	AnswerLost = "answer lost"
 	// Raised is a possible reason. It means that [Generator.Raise] or [Generator.Takeover] raised the counter above these
 	// numbers. Redis may have lost data before, so some of them may have been issued. If the counter or the reply of
@@ -54,8 +54,8 @@ const (
 // of a [Generator]. An application adds its own explanations, for example for a voided document. [WithExplanations]
 // passes them to an audit.
 //
-// An Explanation covers all sequences from First to Last. If Possible is set, it names a reason for which some of them
-// may be missing. An audit lists it next to the unexplained sequences, but treats none of them as explained.
+// An Explanation covers all sequences from First to Last. If Possible is set, it names a reason why some of them may be
+// missing. An audit lists it next to the unexplained sequences, but treats none of them as explained.
 type Explanation struct {
 	Series      string    // result of [Scheme.Series], such as "serial:IS"; it includes the key prefix
 	Type        string    // only for information, because explanations are found by Series and Start

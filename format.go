@@ -241,8 +241,8 @@ func WithTemplate(template string) Option {
 // [ErrConflict] until the period has ended. Change the key between periods, and keep a [Scheme] with the old key to
 // parse old numbers: with a wrong key, Parse returns a wrong Seq and no error.
 //
-// By default, sequences are not hidden. The key must have 16, 24 or 32 bytes. The template must print at least a
-// million numbers of one width: {seq:6} to {seq:15}, or {seq:4:base32}, {seq:4:base36}, {seq:5:alpha} and wider.
+// By default, sequences are not hidden. The key must have 16, 24 or 32 bytes. The template must have room for at least
+// a million numbers of the same width: {seq:6} to {seq:15}, or {seq:4:base32}, {seq:4:base36}, {seq:5:alpha} and wider.
 // {seq:WIDTH+} is refused.
 func WithHiddenSequence(key []byte) Option {
 	key = slices.Clone(key)

@@ -87,8 +87,8 @@ func (g *Generator) history(ctx context.Context, c *series.Call, typ string, per
 //
 // Audit reads the counter before it iterates over used, and again afterwards. [Report].Last is the first value. Numbers
 // that are issued in between are ignored, whether or not used yields them. A number that was issued earlier, but stored
-// during the audit, may be reported as missing, because used may have passed its row already. If the type was not used
-// in the current period, Last is 0.
+// during the audit, may be reported as missing, because the iteration over used may already have passed its row. If the
+// type was not used in the current period, Last is 0.
 //
 // Audit writes nothing. If ctx ends, Audit stops before the next number or explanation. Each reading of the counter
 // fails within 10 s if Redis does not reply. With an error, the Report is zero.

@@ -99,7 +99,7 @@ type ExhaustionInfo struct {
 	Series     string // as in IssuedInfo
 	Last       Number // last number issued
 	Used, Size int64  // number of used sequences of the period, and number of all its sequences
-	Until      When   // last day for which numbers are issued, zero for none; see [WithUntil]
+	Until      When   // last day for which numbers are issued, or zero if none; see [WithUntil]
 }
 
 // WithHooks adds functions that the Generator calls; see [Hooks]. If the option is given more than once, all hooks are
@@ -228,7 +228,7 @@ type reporter struct {
 	queue    *backlog.Queue[gapKey]
 	lost     *backlog.Queue[gapKey] // entries that a hook has not stored, since the last Flush
 	lastErr  error                  // error of the latest of these hooks
-	current  *report                // entry for which hooks are running, nil for none
+	current  *report                // entry for which hooks are running, or nil if none
 	pending  int                    // number of explanations that may still follow
 	flushing int                    // number of callers of Flush
 	running  bool                   // the goroutine is running

@@ -214,8 +214,8 @@ func (c *lockConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
 	return int64(1), nil
 }
 
-// release sends the release after the SET has finished, unless the SET certainly did not run. A panic of the client's
-// hook is ignored, because there is no caller.
+// release sends the release after the SET has finished, unless the SET is known not to have run. A panic of the
+// client's hook is ignored, because there is no caller.
 func (c *lockConn) release(args []any) {
 	defer func() { _ = recover() }()
 	if !c.wasSent() {

@@ -210,7 +210,7 @@ func WithOnceFor(d time.Duration) Option {
 }
 
 // WithReplicas makes every call wait until n replicas have confirmed its numbers, for at most timeout. If n is the
-// number of all replicas that can be promoted, the next master that Redis promotes has the numbers. The confirmation is
+// number of replicas that can be promoted, every replica that Redis can promote has the numbers. The confirmation is
 // requested with WAIT, in the same round trip. If too few replicas confirm, the call fails with [ErrNotReplicated], and
 // its numbers are a gap.
 //

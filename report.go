@@ -101,9 +101,9 @@ type Reports struct {
 	// follow, ordered by Start. They have Last 0, so all their numbers are Beyond. Foreign, ForeignCount and OtherCount
 	// are not set in any of the reports.
 	Periods []Report
-	// Without has the first instants of the periods without a report between the oldest and the newest report. In such
-	// a period no number was issued, or both the counter and the documents are gone. It has the first 10,000 of them,
-	// in ascending order.
+	// Without lists the periods that lie between the oldest and the newest report and have no report themselves, by their
+	// first instants. In such a period no number was issued, or both the counter and the documents are gone. It has the
+	// first 10,000 of them, in ascending order.
 	Without []time.Time
 	// WithoutCount is the number of periods without a report. If there are more than 10,000, it includes hours that the
 	// clocks skipped.
@@ -261,8 +261,8 @@ type AuditOption interface{ applyAudit(*auditConfig) error }
 
 type auditConfig struct {
 	explanations []iter.Seq2[Explanation, error]
-	lastAfter    func() (int64, error)    // function of WithLastAfter, nil for none
-	historyAfter func() ([]Number, error) // function of WithHistoryAfter, nil for none
+	lastAfter    func() (int64, error)    // function of WithLastAfter, or nil if none
+	historyAfter func() ([]Number, error) // function of WithHistoryAfter, or nil if none
 	earlier      []*Scheme                // schemes of numbers that were printed before a change
 	lookups      map[int64]bool           // sequences that WithLookup names
 }

@@ -22,10 +22,10 @@ type scheme struct {
 	calendar calendar.Calendar
 	text     string             // template as given
 	template *template.Template // text, parsed
-	last     int64              // argument of WithLast, 0 for none
+	last     int64              // argument of WithLast, or 0 if none
 	limit    int64              // largest sequence of a period
 	base     int64              // first sequence of a period, minus 1
-	until    When               // last day for which numbers are issued, zero for none
+	until    When               // last day for which numbers are issued, or zero if none
 	over     int64              // first instant after that day, in Unix seconds; 0 for none
 	nearOver int64              // instant after which hooks are warned of that day, in Unix seconds
 	prefix   string             // first part of every key
@@ -209,9 +209,9 @@ func (s *scheme) period(w When) *calendar.Period {
 }
 
 // PeriodName returns the name of the period of at for people, such as "24 October 2021", "October 2021", "week 42 of
-// 2021", "quarter 4 of 2021", "half-year 2 of 2021", "2021", "24 October 2021, 15:00 to 16:00" or "all time". A year
-// that does not begin on 1 January is called "business year 2021". Weeks are those of ISO 8601. If at names no period,
-// the name is "".
+// 2021", "quarter 4 of 2021", "half-year 2 of 2021", "2021", "24 October 2021, 15:00 to 16:00" or "all time". If years
+// do not begin on 1 January, the name is "business year 2021". Weeks are those of ISO 8601. If at names no period, the
+// name is "".
 func (s *Scheme) PeriodName(at When) string {
 	p := s.period(at)
 	if p == nil {
@@ -291,7 +291,7 @@ func (a *audit) addEarlier() error {
 }
 
 // beginning returns the periods that begin at an instant in any of the schemes. If no period begins there, inside is a
-// period that contains the instant, nil for none.
+// period that contains the instant, or nil if none.
 func (a *audit) beginning(at time.Time) (begin []*auditedPeriod, inside *auditedPeriod) {
 	begun := false
 	for _, s := range a.schemes {

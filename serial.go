@@ -21,7 +21,7 @@ func (g *Generator) Next(ctx context.Context, typ string) (string, error) {
 	return n.String(), err
 }
 
-// sequence issues the numbers of a call, in the four steps of the published sequence. Each step is safe even if another
+// sequence issues the numbers of a call. It follows the four published steps. Each step is safe even if another
 // process acts between two steps.
 func (g *Generator) sequence(ctx context.Context, c *series.Call) (numbers series.Numbers, err error) {
 	defer c.End(&err)
@@ -32,7 +32,7 @@ func (g *Generator) sequence(ctx context.Context, c *series.Call) (numbers serie
 		if out.Step == series.Missing {
 			out = c.Lock(ctx, g.locks, out)
 		}
-		// 3. With the lock, check again. If the counter is still missing, query the floor and open the period.
+		// 3. Having the lock, check again. If the counter is still missing, query the floor and open the period.
 		if out.Step == series.Locked {
 			out = c.Open(ctx, out)
 		}
@@ -82,9 +82,9 @@ func newGenerator(c *config) *Generator {
 
 // NextNumber issues the next number of a type, for the current period by Redis's clock.
 //
-// In an open period, the call takes one round trip. The first call in a period opens it under a lock. While another
-// caller does that, the call waits until ctx ends, or for up to 30 s if ctx has no deadline. If Redis or the lock
-// servers are slow or do not reply, the call fails within 10 s.
+// In an open period, the call takes one round trip. The first call in a period opens it under a lock. If another caller
+// is doing that, the call waits for it, but at most until ctx ends, or for 30 s if ctx has no deadline. If Redis or the
+// lock servers are slow or do not reply, the call fails within 10 s.
 //
 // The call returns as soon as ctx ends, even if Redis hangs. If the command had already been sent, the number may have
 // been issued, which leaves a gap. The same is true if the call fails with an error that wraps a failure of Redis.
@@ -98,9 +98,9 @@ func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) 
 // NextN issues n consecutive numbers of a type in one round trip, and returns them in order. n is 1 to 100,000. All
 // numbers are of the same period. With an error, NextN returns no numbers.
 //
-// The errors are those of [Generator.NextNumber], and [ErrInvalidRequest] if n is invalid. After [ErrExhausted], no
-// number was issued. NextN also returns this error if a period has fewer than n numbers. If the call is canceled, all n
-// numbers may have been issued, which leaves a gap.
+// The errors are those of [Generator.NextNumber], and [ErrInvalidRequest] if n is invalid. A call that fails with
+// [ErrExhausted] has issued no number. NextN also returns this error if a period has fewer than n numbers. If the call
+// is canceled, all n numbers may have been issued, which leaves a gap.
 func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]Number, error) {
 	const most = 100_000
 	var refused error

@@ -160,7 +160,7 @@ func (c *asker) refuse(r *request) error {
 	return &Refusal{Reply: r.reply, Type: c.typ, Span: r.span, HighWater: r.highWater}
 }
 
-// outcome returns the outcome of a request for the caller at a position.
+// outcome returns the outcome of a request for the caller at the given position.
 func (c *asker) outcome(r *request, position int, err error) Outcome {
 	if err != nil {
 		return Outcome{Err: err}

@@ -64,7 +64,7 @@ func (g *gaps) lost(r *request) {
 // lifts has the contents of a grant, for the report of the sequences that it skipped.
 type lifts struct {
 	floor  int64 // answer of the floor, 0 if it was not queried; sequences up to it count as used
-	seq    int64 // operator's sequence, 0 for none
+	seq    int64 // operator's sequence, or 0 if none
 	after  int64 // first sequence of the block, minus 1
 	upto   int64 // last sequence of the block, 0 without a ledger
 	follow bool  // the block directly follows the previous one

@@ -38,7 +38,7 @@ func (k keys) countedAs(typ string) string {
 // RecordKey returns the key of a type's record. It is also the name of the series in a ledger.
 func (k keys) RecordKey(typ string) string { return k.prefix + ":{" + k.countedAs(typ) + "}" }
 
-// RequestKey returns the key of the answer to a request.
+// RequestKey returns the key under which the answer to a request is stored.
 func (k keys) RequestKey(typ, id string) string { return k.RecordKey(typ) + ":once:" + id }
 
 func (k keys) counter(typ, label string) string { return k.RecordKey(typ) + ":" + label }

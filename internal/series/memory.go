@@ -86,7 +86,7 @@ func (m *memory) forget(newest int64) {
 }
 
 // noteUsed stores the number of used sequences of a type in a period, and returns the largest number that was stored
-// before, 0 for none. If the type is not remembered in the period, it stores nothing and returns used.
+// before, or 0 if none. If the type is not remembered in the period, it stores nothing and returns used.
 func (m *memory) noteUsed(typ string, start, used int64) (before int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

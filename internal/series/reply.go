@@ -45,7 +45,7 @@ type Reply struct {
 	Found              // set for missing and Lost
 	Opened   bool      `json:"-"`           // a grant opened the period or raised its counter
 	From     int64     `json:"from,string"` // with Opened: previous position of the counter, -1 if it was lost
-	Upto     int64     `json:"upto,string"` // with Opened: last sequence that was skipped, 0 for none
+	Upto     int64     `json:"upto,string"` // with Opened: last sequence that was skipped, or 0 if none
 	Seconds  int64     `json:"seconds"`     // time by the server's clock
 	Micros   int64     `json:"micros"`
 	Now      time.Time `json:"-"` // Seconds and Micros; zero if the reply does not contain them
@@ -113,7 +113,7 @@ type Refusal struct {
 	Reply     // Status is the reason
 	Type      string
 	Span      *Target
-	HighWater int64 // largest sequence that this process has returned in the period, 0 for none
+	HighWater int64 // largest sequence that this process has returned in the period, or 0 if none
 }
 
 func (r *Refusal) Error() string { return "serial: " + string(r.Status) }

@@ -15,7 +15,7 @@ type request struct {
 	counts  string // type that it counts as; see keys.countedAs
 	span    *Target
 	n       int      // number of sequences; before Arguments, only if callers cannot share the request
-	once    string   // ID of a repeatable request, "" for none
+	once    string   // ID of a repeatable request, or "" if none
 	options *options // nil for the usual take
 	keys    []any    // additional keys
 	stored  *once    // how the number is stored, so that the request can be repeated; nil for none
@@ -145,7 +145,8 @@ func (r *request) Done() {
 	}
 }
 
-// share returns the sequences of the caller at a position. It returns false if earlier callers got the last ones.
+// share returns the sequences of the caller at the given position. It returns false if earlier callers got the last
+// ones.
 func (r *request) share(position int) (first, last int64, ok bool) {
 	if r.reply.Status != Issued || r.reply.Count == 0 || position >= r.reply.Count {
 		return 0, 0, false
@@ -160,10 +161,11 @@ func (r *request) share(position int) (first, last int64, ok bool) {
 // Lost implements [wire.Command]. It reports the numbers that an attempt without a reply may have taken.
 func (r *request) Lost(error) { r.server.gaps.lost(r) }
 
-// Leave implements [wire.Command]. It counts a report that may follow when Left is called.
+// Leave implements [wire.Command]. It adds one to the number of reports that may follow, because Left may report a gap.
 func (r *request) Leave() { r.server.gaps.addPending(1) }
 
-// Left implements [wire.Command]. It reports the sequences of the caller at a position, which has left without them.
+// Left implements [wire.Command]. It reports the sequences that were meant for the caller at the given position, which
+// has left.
 func (r *request) Left(position int) {
 	g := &r.server.gaps
 	defer g.addPending(-1)

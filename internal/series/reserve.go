@@ -22,8 +22,8 @@ type opening struct {
 	*Call
 	Outcome                 // the reply that made it necessary, and the lock
 	caller  context.Context // the caller's context, for the query to the floor
-	purpose string          // purpose of an operator's request, "" for none
-	seq     int64           // operator's sequence, 0 for none
+	purpose string          // purpose of an operator's request, or "" if none
+	seq     int64           // operator's sequence, or 0 if none
 	floor   int64           // answer of the floor, 0 if it was not queried
 	kept    bool            // the lock must not be released, because the request that opens the period got no reply
 }

@@ -18,7 +18,8 @@ var (
 
 var include = regexp.MustCompile(`(?m)^ *--include (\w+)\r?$`)
 
-// source returns a file in lua, with each line "--include NAME" replaced by that file.
+// source returns the contents of a file in the folder lua. Each line "--include NAME" is replaced by the contents of
+// that file.
 func source(name string) string {
 	text, err := lua.ReadFile("lua/" + name + ".lua")
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package series implements the four steps of the published sequence, the blocks of a ledger, and an operator's
 // requests. Only this package knows the Redis keys, the fields of the record, and the arguments of the scripts in lua.
-// It does not know how a number is printed or what the lock is made of. Callers pass and receive spans of time, labels
-// and sequences, and a refusal is data that the caller puts into words.
+// It does not know how a number is printed or what the lock is made of. Callers pass and receive labels, sequences and
+// time spans. A refusal is returned as data, and the caller formats the message.
 package series
 
 import (
@@ -103,7 +103,7 @@ func (s *Series) Wire() *wire.Client { return s.wire }
 func (s *Series) Key(typ, label string) string { return s.counter(typ, label) }
 
 // NoteUsed stores the number of used sequences of a type in a period. It returns the largest number that was stored
-// before, 0 for none. If this process has not issued a number of the type in the period, NoteUsed stores nothing and
+// before, or 0 if none. If this process has not issued a number of the type in the period, NoteUsed stores nothing and
 // returns used.
 func (s *Series) NoteUsed(typ string, start, used int64) int64 {
 	return s.memory.noteUsed(s.countedAs(typ), start, used)
@@ -133,7 +133,7 @@ type asker struct {
 	node     *wire.Node
 	typ      string
 	counts   string        // type that it counts as; see keys.countedAs
-	once     string        // ID of a repeatable request, "" for none
+	once     string        // ID of a repeatable request, or "" if none
 	n        int           // number of sequences to issue
 	deadline time.Time     // time after which nothing is sent, except to finish an opening
 	reads    bool          // the call only reads
@@ -248,7 +248,7 @@ type Outcome struct {
 
 	found *request  // request whose reply shows that a grant is needed
 	look  bool      // found was sent with the lock's command or after it
-	lock  Lock      // lock that the caller holds, nil for none
+	lock  Lock      // lock that the caller holds, or nil if none
 	since time.Time // time at which the lock was requested; it is held for at least LockExpiry after that
 }
 
@@ -256,7 +256,7 @@ type Outcome struct {
 type Numbers struct {
 	Span     *Target
 	Last     int64   // last of the sequences
-	Answer   *Answer // stored answer to the request, nil for none
+	Answer   *Answer // stored answer to the request, or nil if none
 	Repeated bool    // an earlier call was given the answer
 }
 
@@ -311,7 +311,7 @@ func (c *Call) endFlight(err error) {
 	close(f.done)
 }
 
-// End ends the call. Callers that wait for its flight continue. If *err is an outage, they fail with it.
+// End ends the call. Callers that wait for its flight continue. If *err is an outage, their calls return it.
 func (c *Call) End(err *error) {
 	if c.flight != nil {
 		c.endFlight(*err)

@@ -28,7 +28,7 @@ type spans struct {
 	*Config
 	settings string                 // second half of a period in the record: calendar, print mark and ledger
 	probe    *Target                // empty span, so that the reply to a request for it has the server's time
-	latest   atomic.Pointer[Target] // span that was created last, nil for none
+	latest   atomic.Pointer[Target] // span that was created last, or nil if none
 }
 
 func newSpans(c *Config) *spans {

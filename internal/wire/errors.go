@@ -42,7 +42,7 @@ func EndOf(ctx context.Context) error {
 }
 
 // GaveUp returns the error of a caller that stopped waiting because of end. before is the failure of an earlier
-// attempt, nil for none.
+// attempt, or nil if none.
 func GaveUp(end error, before *error) error {
 	return After(fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end), before)
 }

@@ -101,10 +101,10 @@ type Item struct {
 	pause    time.Duration // pause before the next attempt
 	whole    bool          // the server does not know the script, so its source is sent
 	alone    bool          // the key of the item or of one after it has moved to a server that only go-redis can find
-	earlier  error         // failure of an attempt that may have run, nil for none
+	earlier  error         // failure of an attempt that may have run, or nil if none
 }
 
-// A Note holds the failure of the latest attempt, nil for none.
+// A Note holds the failure of the latest attempt, or nil if none.
 type Note = atomic.Pointer[error]
 
 // note stores the failure of an attempt.
@@ -120,7 +120,7 @@ type Result struct {
 	Value          any       // reply, nil for a null
 	Err            error     // failure of the final attempt, nil if it got a reply
 	Sent, Received time.Time // times before and after the attempt that got the reply, by this host's clock
-	Earlier        error     // failure of an earlier attempt that may have run, nil for none
+	Earlier        error     // failure of an earlier attempt that may have run, or nil if none
 	Unconfirmed    error     // reason why replicas did not confirm the item; nil if they did, or did not have to
 }
 
@@ -189,8 +189,8 @@ func (i *Item) fits(first *Item) bool {
 		(!i.whole || first.whole && i.Script == first.Script)
 }
 
-// leave registers that the caller at a position has left. It returns false if the item is already finished. So either
-// the caller gets the result, or Left is called for its position.
+// leave registers that the caller at the given position has left. It returns false if the item is already finished. So
+// either the caller gets the result, or Left is called for its position.
 func (i *Item) leave(position int) bool {
 	for {
 		others := i.leavers.Load()
@@ -209,9 +209,9 @@ func (i *Item) leave(position int) bool {
 // the deadline passed. If a hook of the client panicked, Wait panics with the same value.
 func (i *Item) Wait(ctx context.Context) error { return i.wait(ctx, 0, i.Deadline) }
 
-// wait waits for the result on behalf of the caller at a position. Only the first caller waits for the deadline, and
-// wakes the others. Their deadlines are at most 250 ms later, and a thousand callers that each select on one more
-// channel reach only three quarters of the throughput.
+// wait waits for the result on behalf of the caller at the given position. Only the first caller waits for the
+// deadline, and wakes the others. Their deadlines are at most 250 ms later, and a thousand callers that each select on
+// one more channel reach only three quarters of the throughput.
 func (i *Item) wait(ctx context.Context, position int, deadline time.Time) error {
 	var limit <-chan struct{}
 	switch {

@@ -286,7 +286,7 @@ func (n *Node) dispatch(begun time.Time) {
 }
 
 // end finishes the items of a pipeline that was interrupted by a hook. panicked is the value with which the hook
-// panicked, nil for none.
+// panicked, or nil if none.
 func (n *Node) end(items []*Item, panicked any) {
 	for _, i := range items {
 		for ; i != nil; i = i.next {
