@@ -81,40 +81,22 @@ func (s *Sentinel) Client(t testing.TB) *redis.Client {
 }
 
 // Failover makes the sentinels swap the roles. It returns once all of them report the new master, which is a master,
-// and the old master is its replica or does not answer. (To test while there are two masters, send SENTINEL FAILOVER.)
+// and the old master is its replica. (To test while there are two masters, send SENTINEL FAILOVER.)
 func (s *Sentinel) Failover(t testing.TB) {
 	t.Helper()
-	// A server not yet demoted after the previous failover would be chosen, and the sentinels would get stuck.
-	for _, sentinel := range s.Sentinels {
-		eventually(t, "sentinel", func() error { return watching(sentinel.Addr()) })
-	}
-	before, _, err := master(s.Sentinels[0].Addr())
-	if err != nil {
-		t.Fatalf("redistest: %v", err)
-	}
-	from, to := s.Master, s.Replica
-	if before != from.Addr() {
-		from, to = to, from
-	}
+	before, _ := s.Roles(t) // a server not yet demoted after the previous failover would be chosen, and get stuck
 	eventually(t, "failover", func() error {
-		for i, sentinel := range s.Sentinels {
-			addr, busy, err := master(sentinel.Addr())
-			if i == 0 && err == nil && addr == before && !busy { // the failover has not begun yet, or was given up
-				err = sentinel.Do("SENTINEL", "FAILOVER", masterName).Err()
-			}
-			if err != nil || addr != to.Addr() {
-				return fmt.Errorf("%s reports the master %s: %v", sentinel.Addr(), addr, err)
-			}
+		addr, busy, err := master(s.Sentinels[0].Addr())
+		if err != nil || addr != before.Addr() {
+			return err
 		}
-		if role, err := to.Do("ROLE").Slice(); err != nil || role[0] != "master" {
-			return fmt.Errorf("%s has the role %v: %v", to.Addr(), role, err)
+		if !busy { // the failover has not begun yet, or was given up
+			err = s.Sentinels[0].Do("SENTINEL", "FAILOVER", masterName).Err()
 		}
-		return nil
+		return errors.Join(err, errors.New("the master is the old one"))
 	})
-	// The sentinels would do the same some seconds later.
-	if from.Do("REPLICAOF", "127.0.0.1", to.port).Err() == nil {
-		_ = from.Do("CONFIG", "REWRITE").Err()
-	}
+	after := s.AwaitFailover(t, before)
+	_ = before.ReplicaOf(after) // the sentinels would do the same some seconds later
 }
 
 // replicated returns an error until the master's replica is online. "master_link_status:up" on the replica comes too

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
@@ -18,7 +19,9 @@ import (
 // also for expiries.
 type Redis struct {
 	*miniredis.Miniredis
-	t testing.TB
+	t      testing.TB
+	ahead  time.Duration // of the clock, as SetClock set it last
+	denied atomic.Value  // the command that is denied, a string
 }
 
 // Start starts a Redis, which ends with the test.
@@ -26,8 +29,32 @@ func Start(t testing.TB) *Redis {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	t.Cleanup(m.Close)
-	AddReplicationID(m)
-	return &Redis{m, t}
+	r := &Redis{Miniredis: m, t: t}
+	addReplicationID(m, func(command string) bool { return command == r.denied.Load() })
+	return r
+}
+
+// Deny makes the server refuse a command, also in scripts, as an ACL does; "" permits all commands.
+func (m *Redis) Deny(command string) { m.denied.Store(command) }
+
+// SetClock stops the clock at now or, if now is zero, lets it run with the bubble's. Keys expire at the same instants
+// as before, as on a server; miniredis stores how long they live. A key that has expired stays gone.
+func (m *Redis) SetClock(now time.Time) {
+	ahead, lives := time.Duration(0), map[string]time.Duration{}
+	if !now.IsZero() {
+		ahead = time.Until(now)
+	}
+	if back := m.ahead - ahead; back > 0 {
+		for _, key := range m.Keys() {
+			lives[key] = m.TTL(key) + back
+		}
+	}
+	m.ahead = ahead
+	m.SetTime(now)
+	m.ClockTTL(true) // from now on
+	for key, left := range lives {
+		m.SetTTL(key, left)
+	}
 }
 
 // Client returns a new client.
@@ -48,6 +75,11 @@ func (m *Redis) Client(hooks ...redis.Hook) *redis.Client {
 // AddReplicationID gives a miniredis a replication ID, which it lacks and a ledger needs. change changes the ID, as a
 // restart does.
 func AddReplicationID(m *miniredis.Miniredis) (change func()) {
+	return addReplicationID(m, func(string) bool { return false })
+}
+
+// addReplicationID is AddReplicationID for a server that denies commands.
+func addReplicationID(m *miniredis.Miniredis, denied func(command string) bool) (change func()) {
 	if m.Server() == nil { // the first connection starts it
 		if conn, err := m.Dial(); err == nil {
 			_ = conn.Close()
@@ -55,6 +87,10 @@ func AddReplicationID(m *miniredis.Miniredis) (change func()) {
 	}
 	var replID atomic.Int64
 	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+		if denied(strings.ToUpper(cmd)) {
+			c.WriteError("NOPERM this user has no permissions to run the '" + cmd + "' command")
+			return true
+		}
 		if !strings.EqualFold(cmd, "INFO") || len(args) != 1 || args[0] != "replication" {
 			return false
 		}
