@@ -5,9 +5,9 @@ package faults
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,438 +17,390 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A journal collects the calls of all processes, and everything that may have cost numbers.
+// A journal has the calls of all workers, and everything that may have cost numbers.
 type journal struct {
-	mu     sync.Mutex
-	calls  []call
-	open   map[callID]call
-	latest map[callID]int64 // start of the latest call that succeeded, by worker and type
-	high   map[series]int64
-	lost   map[string]int64 // numbers of commands without an answer, by type
-	losses []loss
-	upset  int64 // when a worker was last killed or stopped, or when its pause ends
-
-	explained map[series][]explanation
-	untold    map[callID]int64 // numbers of commands without an answer, by worker and type
-	dead      map[int]int64    // when workers were killed
+	mu        sync.Mutex
+	calls     []call // that have ended
+	open      map[[2]int64]call
+	latest    map[int]map[string]int64 // start of the latest call that succeeded, by worker and type
+	highest   map[series]int64
+	unheard   map[string]int64 // numbers that commands without a reply may have taken, by type
+	losses    []loss
+	explained map[series][]serial.Explanation
+	dead      map[int]bool // workers that were killed, and may not have reported everything
+	disturbed int64        // until when some worker is suspended, or when one was killed
 }
 
-// An explanation is a worker's report of numbers that nobody received.
-type explanation struct {
-	first, last            int64
-	unused, possible, lost bool // lost: it concerns attempts without an answer, which the journal counts
-	by                     string
-}
-
-// A call issues n numbers, or fails. Instants are nanoseconds since 1970, comparable across the processes of one host.
+// A call requests N numbers. Times are nanoseconds since 1970, comparable across the processes of one host.
 type call struct {
-	worker      int
-	typ         string
-	n           int64
-	start, end  int64
-	day         string // of the numbers issued
-	first, last int64
-	failure     string // its class; "" if the numbers were issued, unknown if the process died
-	text        string // of the error
+	ID, N, Start, End int64
+	Worker            int
+	Type, Period      string
+	Once              bool   // a number that was not returned is kept for the request
+	First, Last       int64  // the numbers issued
+	Failure, Text     string // class of the error, "" if numbers were issued; and the error
 }
 
-type callID struct {
-	worker int
-	key    string // the call's own number, or a type
-}
+type series struct{ typ, period string }
 
-type series struct{ typ, day string }
-
-// A loss is a period in which each type may have lost a number of blocks.
+// A loss is a time in which each type may lose as many blocks, or numbers if there is no ledger.
 type loss struct{ from, to, blocks int64 }
 
-const unknown = "unknown"
+const unknown = "unknown" // failure of a call whose worker was killed
 
 func newJournal() *journal {
-	return &journal{open: map[callID]call{}, latest: map[callID]int64{}, high: map[series]int64{},
-		lost: map[string]int64{}, explained: map[series][]explanation{}, untold: map[callID]int64{}, dead: map[int]int64{}}
+	return &journal{open: map[[2]int64]call{}, latest: map[int]map[string]int64{}, highest: map[series]int64{},
+		unheard: map[string]int64{}, explained: map[series][]serial.Explanation{}, dead: map[int]bool{}}
 }
 
-func (j *journal) begin(id callID, c call) {
+func (j *journal) begin(c call) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.open[id] = c
+	j.open[[2]int64{int64(c.Worker), c.ID}] = c
 }
 
-// finish completes a call that began; set records the result.
-func (j *journal) finish(id callID, set func(c *call)) {
+func (j *journal) end(c call) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	c := j.open[id]
-	delete(j.open, id)
-	set(&c)
+	delete(j.open, [2]int64{int64(c.Worker), c.ID})
 	j.calls = append(j.calls, c)
-	if c.failure == "" {
-		at := callID{c.worker, c.typ}
-		j.latest[at] = max(j.latest[at], c.start)
-		j.high[series{c.typ, c.day}] = max(j.high[series{c.typ, c.day}], c.last)
+	if c.Failure == "" {
+		if j.latest[c.Worker] == nil {
+			j.latest[c.Worker] = map[string]int64{}
+		}
+		j.latest[c.Worker][c.Type] = max(j.latest[c.Worker][c.Type], c.Start)
+		j.highest[series{c.Type, c.Period}] = max(j.highest[series{c.Type, c.Period}], c.Last)
 	}
 }
 
-// died ends the calls of a dead worker.
-func (j *journal) died(worker int) {
+// ended ends the open calls of a worker that has ended.
+func (j *journal) ended(worker int, killed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.dead[worker] = killed
 	for id, c := range j.open {
-		if id.worker == worker {
-			c.failure = unknown
+		if c.Worker == worker {
+			c.Failure = unknown
 			j.calls = append(j.calls, c)
 			delete(j.open, id)
 		}
 	}
 }
 
-// unanswered records a command that may have taken n numbers for nobody.
-func (j *journal) unanswered(worker int, typ string, n int64) {
+func (j *journal) last(typ, period string) int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.lost[typ] += n
-	j.untold[callID{worker, typ}] += n
+	return j.highest[series{typ, period}]
 }
 
-// killed records that a worker may have died before reporting everything that it knew.
-func (j *journal) killed(worker int) {
+func (j *journal) explain(at series, e serial.Explanation) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.dead[worker] = stamp()
+	j.explained[at] = append(j.explained[at], e)
 }
 
-func (j *journal) explain(typ, day string, e explanation) {
+func answerLost(e serial.Explanation) bool { return strings.HasPrefix(e.Reason, serial.AnswerLost) }
+
+// disturb notes that a worker was just killed or suspended, with any reservation that it was making.
+func (j *journal) disturb(pause time.Duration) {
+	at := now()
+	j.mayLoseBlocks(at-int64(time.Second), at+int64(pause+time.Second), 1)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.explained[series{typ, day}] = append(j.explained[series{typ, day}], e)
+	j.disturbed = max(j.disturbed, at+int64(pause))
 }
 
-func (j *journal) mayLose(l loss) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.losses = append(j.losses, l)
-}
-
-// mishap records that a worker was just killed or stopped, with any reservation that it was making.
-func (j *journal) mishap(pause time.Duration) {
-	now := stamp()
-	j.mayLose(loss{now - int64(time.Second), now + int64(pause+time.Second), 1})
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.upset = max(j.upset, now+int64(pause))
-}
-
-// calmSince reports whether no worker has been killed or stopped since t.
+// calmSince reports whether no worker has been killed or suspended since then.
 func (j *journal) calmSince(t int64) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.upset < t
+	return j.disturbed < t
 }
 
-func (j *journal) succeededSince(worker int, typ string, t int64) bool {
+// mayLose notes that n numbers of a type may be gaps, of which workers know nothing.
+func (j *journal) mayLose(typ string, n int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.latest[callID{worker, typ}] >= t
+	j.unheard[typ] += n
 }
 
-func (j *journal) highest(typ, day string) int64 {
+// mayLoseBlocks notes a loss of all types.
+func (j *journal) mayLoseBlocks(from, to, blocks int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.high[series{typ, day}]
+	j.losses = append(j.losses, loss{from, to, blocks})
 }
 
-// A verdict is the checker's result. Only entries in text are errors, except disorder where there may be two masters.
+// A verdict is what the checker found.
 type verdict struct {
 	calls, numbers, failed int64
-	failures               map[string][]string // texts by class
-	// Numbers below the last issued that nobody received; how many are allowed; how many are explained.
-	gaps, allowed, told int64
-	// The longest time in which nobody got a number of at least one type that is always in use.
-	outage               time.Duration
-	duplicates, disorder []string
-	wrongDays, excess    []string
-	// Numbers that nobody received and no worker explained, beyond those that killed workers may have lost; and numbers
-	// that somebody received although a worker reported them unused.
-	unexplained, contradicted []string
+	// Numbers below the last issued that were not returned; how many may be, and how many are explained.
+	gaps, allowed, explained int64
+	outage                   time.Duration // longest time without a number of a type that is always in use
+	findings                 map[string][]string
 }
 
-// An allowance is how many numbers may be missing for reasons other than failed calls and commands without an answer.
+// Findings, besides "calls failed as CLASS".
+const (
+	duplicates   = "duplicates"
+	outOfOrder   = "numbers out of order"
+	wrongPeriods = "numbers of another period than the call"
+	excess       = "types with more gaps than failures explain"
+	unexplained  = "types with gaps that workers should have explained"
+	contradicted = "numbers that were reported as unused, and issued"
+	unmissed     = "series in which deleted documents are not missed"
+)
+
+func (v *verdict) find(what, format string, args ...any) {
+	v.findings[what] = append(v.findings[what], fmt.Sprintf(format, args...))
+}
+
+// An allowance is what a protection may cost besides failed calls and commands without a reply.
 type allowance struct {
-	block    int64                          // of a ledger, 0 without one: the cost of a loss
-	reserved func(typ string) []reservation // by a ledger, nil without one
-	other    func(typ string) int64         // skipped by a slow ledger or a floor
-	silent   func(typ string) int64         // may stay unexplained; nil if nobody explains
+	block    int64                          // what a loss costs a type
+	reserved func(typ string) []reservation // by the ledger
+	skipped  func(typ string) (n int64)     // by a floor, or by a slow ledger
+	silent   func(typ string) (n int64)     // numbers that may stay unexplained; nil if all may
 }
 
-// check reads the whole journal, once nothing is added to it any more. Its days are the setting's periods.
-func (j *journal) check(s setting, a allowance) verdict {
-	v := verdict{failures: map[string][]string{}, calls: int64(len(j.calls))}
-	types := map[string][]call{}
-	failed, failures := map[string]int64{}, map[string]int{}
+// check reads the whole journal when the workers have ended.
+func (j *journal) check(s setting, a allowance) *verdict {
+	v := &verdict{findings: map[string][]string{}, calls: int64(len(j.calls))}
+	issued, failed := map[string][]call{}, map[string][]call{}
 	for _, c := range j.calls {
-		if c.failure != "" {
+		if c.Failure != "" {
 			v.failed++
-			v.failures[c.failure] = append(v.failures[c.failure], c.text)
-			failed[c.typ] += c.n
-			failures[c.typ]++
+			v.find("calls failed as "+c.Failure, "%s", c.Text)
+			failed[c.Type] = append(failed[c.Type], c)
 			continue
 		}
-		types[c.typ] = append(types[c.typ], c)
-		v.numbers += c.last - c.first + 1
-		if from, to := s.dayOf(c.start), s.dayOf(c.end); c.day < from || c.day > to {
-			v.wrongDays = append(v.wrongDays, fmt.Sprintf("%v in a call of %s to %s", c, from, to))
+		issued[c.Type] = append(issued[c.Type], c)
+		v.numbers += c.Last - c.First + 1
+		if c.Period < s.periodOf(c.Start) || c.Period > s.periodOf(c.End) {
+			v.find(wrongPeriods, "%v", c)
 		}
 	}
-	for _, typ := range slices.Sorted(maps.Keys(types)) {
-		calls := types[typ]
-		days := map[string][]call{}
-		for _, c := range calls {
-			days[c.day] = append(days[c.day], c)
-		}
-		var top, distinct, explained, unexplained int64
-		for label, day := range days {
-			r, err := s.audit(typ, label, day, j.explained[series{typ, label}])
-			if err != nil {
-				v.excess = append(v.excess, fmt.Sprintf("%s: %v", typ, err))
-			}
-			explained += r.ExplainedCount
-			unexplained += r.UnexplainedCount
-			for _, n := range r.Contradicted {
-				v.contradicted = append(v.contradicted, n.String())
-			}
-			v.disorder = append(v.disorder, disorder(day)...)
-			n, highest, duplicates := overlaps(day)
-			v.duplicates = append(v.duplicates, duplicates...)
-			distinct += n
-			top += highest
-		}
-		v.gaps += top - distinct
-		v.told += explained
-
-		from, to := calls[0].start, int64(0)
-		slices.SortFunc(calls, func(a, b call) int { return cmp.Compare(a.end, b.end) })
-		for i, c := range calls {
-			from, to = min(from, c.start), c.end
-			if i > 0 && typ[0] == 'T' {
-				v.outage = max(v.outage, time.Duration(c.end-calls[i-1].end))
-			}
-		}
-		allowed := j.lost[typ] + failed[typ]
-		if a.other != nil {
-			allowed += a.other(typ)
-		}
-		for _, l := range j.losses {
-			if l.from <= to && l.to >= from {
-				allowed += a.block * l.blocks
-			}
-		}
-		var reserved int64
-		if a.reserved != nil {
-			unused := failures[typ] // calls may have failed over a reservation
-			for _, r := range a.reserved(typ) {
-				n := r.last - r.first + 1
-				reserved += n
-				if unused > 0 && !slices.ContainsFunc(days[r.day], func(c call) bool {
-					return c.last >= r.first && c.first <= r.last
-				}) {
-					unused--
-					allowed += n
-				}
-			}
-		}
-		if a.silent != nil {
-			silent := a.silent(typ) + j.lost[typ]
-			for label := range days {
-				for _, e := range j.explained[series{typ, label}] {
-					if e.possible && !e.lost {
-						silent += e.last - e.first + 1
-					}
-				}
-			}
-			for _, l := range j.losses { // the counter's last value is unknown
-				if l.from <= to && l.to >= from {
-					silent += a.block * l.blocks
-				}
-			}
-			for _, c := range j.calls {
-				// The worker may not have heard of callers who left shortly before it was killed.
-				killed, dead := j.dead[c.worker]
-				if c.typ == typ && (c.failure == unknown || dead && c.failure != "" && c.end > killed-int64(5*time.Second)) {
-					silent += c.n
-				}
-			}
-			for worker := range j.dead {
-				silent += j.untold[callID{worker, typ}]
-			}
-			if unexplained > silent {
-				v.unexplained = append(v.unexplained, fmt.Sprintf("%s: %d of %d, %d may be", typ, unexplained, top, silent))
-			}
-		}
-		v.allowed += allowed
-		if top-distinct > allowed {
-			v.excess = append(v.excess, fmt.Sprintf("%s: %d of %d are missing, %d may be", typ, top-distinct, top, allowed))
-		}
-		allowed += a.block * int64(len(days)) // the unused part of a day's last block
-		if reserved-distinct > allowed {
-			v.excess = append(v.excess, fmt.Sprintf("%s: %d of %d reserved are missing, %d may be", typ, reserved-distinct,
-				reserved, allowed))
-		}
+	for _, typ := range slices.Sorted(maps.Keys(issued)) {
+		j.checkType(v, s, a, typ, issued[typ], failed[typ])
 	}
 	return v
 }
 
+func (j *journal) checkType(v *verdict, s setting, a allowance, typ string, issued, failed []call) {
+	periods := map[string][]call{}
+	for _, c := range issued {
+		periods[c.Period] = append(periods[c.Period], c)
+	}
+	allowed, silent := j.unheard[typ], j.unheard[typ]
+	var top, distinct, missing int64 // missing: numbers that are not explained
+	for period, calls := range periods {
+		n, highest := v.overlaps(calls)
+		distinct, top = distinct+n, top+highest
+		v.disorder(calls)
+		report := j.audit(v, s, series{typ, period}, calls)
+		v.explained += report.ExplainedCount
+		missing += report.UnexplainedCount
+		for _, n := range report.Contradicted {
+			v.find(contradicted, "%v", n)
+		}
+		for _, e := range j.explained[series{typ, period}] {
+			if e.Possible && !answerLost(e) {
+				silent += e.Last - e.First + 1
+			}
+		}
+	}
+	v.gaps += top - distinct
+
+	issued = sorted(issued, func(c call) int64 { return c.End })
+	for i, c := range issued[1:] {
+		if typ[0] == 'T' {
+			v.outage = max(v.outage, time.Duration(c.End-issued[i].End))
+		}
+	}
+	from := sorted(issued, func(c call) int64 { return c.Start })[0].Start
+	for _, l := range j.losses {
+		if l.from <= issued[len(issued)-1].End && l.to >= from {
+			allowed += a.block * l.blocks
+			silent += a.block * l.blocks
+		}
+	}
+	for _, c := range failed {
+		allowed += c.N
+		if c.Failure == unknown || c.Once || j.dead[c.Worker] {
+			silent += c.N
+		}
+	}
+	var reserved int64
+	if a.reserved != nil {
+		for _, r := range a.reserved(typ) {
+			if calls := periods[r.period]; calls != nil {
+				n := r.last - r.first + 1
+				reserved += n
+				used := slices.ContainsFunc(calls, func(c call) bool { return c.Last >= r.first && c.First <= r.last })
+				if !used && len(failed) > 0 { // a call may have failed over it
+					failed = failed[1:]
+					allowed += n
+				}
+			}
+		}
+	}
+	if a.skipped != nil {
+		allowed += a.skipped(typ)
+	}
+	v.allowed += allowed
+	if top-distinct > allowed {
+		v.find(excess, "%s: %d of %d are missing, %d may be", typ, top-distinct, top, allowed)
+	}
+	if allowed += a.block * int64(len(periods)); reserved-distinct > allowed {
+		v.find(excess, "%s: %d of %d reserved are missing, %d may be", typ, reserved-distinct, reserved, allowed)
+	}
+	if a.silent != nil && missing > silent+a.silent(typ) {
+		v.find(unexplained, "%s: %d of %d, %d may be", typ, missing, top, silent+a.silent(typ))
+	}
+}
+
+// audit accounts for the numbers of one series up to the last one issued. Then it deletes all documents, each of which
+// must be missed.
+func (j *journal) audit(v *verdict, s setting, at series, calls []call) serial.Report {
+	var last int64
+	documents := map[int64]bool{}
+	for _, c := range calls {
+		for seq := c.First; seq <= c.Last; seq++ {
+			documents[seq] = true
+		}
+		last = max(last, c.Last)
+	}
+	instant := time.Unix(0, calls[0].Start)
+	if s.period(instant) != at.period {
+		instant = time.Unix(0, calls[0].End)
+	}
+	audit := func() serial.Report {
+		r, err := s.scheme().Audit(at.typ, serial.At(instant), last, func(yield func(string, error) bool) {
+			for seq := range documents {
+				n, err := s.scheme().Number(at.typ, serial.At(instant), seq)
+				if !yield(n.String(), err) || err != nil {
+					return
+				}
+			}
+		}, serial.WithExplanations(func(yield func(serial.Explanation, error) bool) {
+			for _, e := range j.explained[at] {
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}))
+		if err != nil {
+			v.find(excess, "%v: %v", at, err)
+		}
+		return r
+	}
+	before, deleted := audit(), int64(len(documents))
+	clear(documents)
+	if after := audit(); after.UnexplainedCount != before.UnexplainedCount+deleted {
+		v.find(unmissed, "%v: %d unexplained, then %d were deleted, then %d unexplained", at, before.UnexplainedCount,
+			deleted, after.UnexplainedCount)
+	}
+	return before
+}
+
+func sorted(calls []call, by func(c call) int64) []call {
+	return slices.SortedFunc(slices.Values(calls), func(a, b call) int { return cmp.Compare(by(a), by(b)) })
+}
+
 // overlaps counts the distinct numbers of one series, and finds those that were issued twice.
-func overlaps(calls []call) (distinct, highest int64, duplicates []string) {
-	calls = slices.SortedFunc(slices.Values(calls), func(a, b call) int { return cmp.Compare(a.first, b.first) })
-	var before call // the call so far that reaches farthest
-	for _, c := range calls {
-		if c.first <= highest {
-			duplicates = append(duplicates, fmt.Sprintf("%v and %v", before, c))
+func (v *verdict) overlaps(calls []call) (distinct, highest int64) {
+	var before call // the call so far with the greatest number
+	for _, c := range sorted(calls, func(c call) int64 { return c.First }) {
+		if c.First <= highest {
+			v.find(duplicates, "%v and %v", before, c)
 		}
-		if c.last > highest {
-			distinct += c.last - max(c.first-1, highest)
-			highest, before = c.last, c
-		}
-	}
-	return distinct, highest, duplicates
-}
-
-// audit accounts for the numbers of one series, up to the greatest issued, with the workers' explanations.
-func (s setting) audit(typ, day string, calls []call, explained []explanation) (serial.Report, error) {
-	at := s.instantOf(day, calls)
-	var stored []int64
-	for _, c := range calls {
-		for seq := c.first; seq <= c.last; seq++ {
-			stored = append(stored, seq)
+		if c.Last > highest {
+			distinct += c.Last - max(c.First-1, highest)
+			highest, before = c.Last, c
 		}
 	}
-	return s.scheme().Audit(typ, serial.At(at), slices.Max(stored), s.documents(typ, at, stored),
-		s.explanations(typ, at, explained))
-}
-
-// instantOf returns an instant of a day, taken from the calls that got its numbers.
-func (s setting) instantOf(day string, calls []call) time.Time {
-	at := time.Unix(0, calls[0].start)
-	if s.label(at) != day {
-		at = time.Unix(0, calls[0].end)
-	}
-	return at
-}
-
-// documents yields the documents' numbers.
-func (s setting) documents(typ string, at time.Time, seqs []int64) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		for _, seq := range seqs {
-			n, err := s.scheme().Number(typ, serial.At(at), seq)
-			if !yield(n.String(), err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// explanations gives an audit the workers' explanations, and more.
-func (s setting) explanations(typ string, at time.Time, explained []explanation,
-	more ...explanation) serial.AuditOption {
-	return serial.WithExplanations(func(yield func(serial.Explanation, error) bool) {
-		series, err := s.scheme().Series(typ)
-		_, start, _ := s.scheme().Period(serial.At(at))
-		for _, e := range slices.Concat(explained, more) {
-			if !yield(serial.Explanation{Series: series, Type: typ, Start: start, First: e.first, Last: e.last,
-				Unused: e.unused, Possible: e.possible, Reason: "reported", By: e.by, At: at}, err) || err != nil {
-				return
-			}
-		}
-	})
+	return distinct, highest
 }
 
 // disorder finds the calls of one series that began after another had returned but got no greater number.
-func disorder(calls []call) (found []string) {
-	ended := slices.SortedFunc(slices.Values(calls), func(a, b call) int { return cmp.Compare(a.end, b.end) })
-	began := slices.SortedFunc(slices.Values(calls), func(a, b call) int { return cmp.Compare(a.start, b.start) })
+func (v *verdict) disorder(calls []call) {
+	ended := sorted(calls, func(c call) int64 { return c.End })
 	var latest call // the returned call with the greatest number
-	for _, c := range began {
-		for len(ended) > 0 && ended[0].end < c.start {
-			if ended[0].last > latest.last {
+	for _, c := range sorted(calls, func(c call) int64 { return c.Start }) {
+		for len(ended) > 0 && ended[0].End < c.Start {
+			if ended[0].Last > latest.Last {
 				latest = ended[0]
 			}
 			ended = ended[1:]
 		}
-		if c.first <= latest.last {
-			found = append(found, fmt.Sprintf("%v after %v", c, latest))
+		if c.First <= latest.Last {
+			v.find(outOfOrder, "%v after %v", c, latest)
 		}
 	}
-	return found
 }
 
 func (c call) String() string {
-	return fmt.Sprintf("%s %s %d-%d (worker %d, %s to %s)", c.typ, c.day, c.first, c.last, c.worker, clock(c.start),
-		clock(c.end))
+	return fmt.Sprintf("%s %s %d-%d (worker %d, %s to %s)", c.Type, c.Period, c.First, c.Last, c.Worker, clock(c.Start),
+		clock(c.End))
 }
 
 func clock(ns int64) string { return time.Unix(0, ns).UTC().Format("05.000000") }
 
-const dayLayout = "20060102"
-
-// The checker finds each fault it is made for, and nothing in a clean journal.
+// The checker finds each fault that it is made for, and nothing in a clean journal.
 func TestChecker(t *testing.T) {
 	const typ = "T-00000001"
-	at := func(start, end, first, last int64) call {
-		return call{typ: typ, n: last - first + 1, day: "19700101", start: start, end: end, first: first, last: last}
+	issued := func(start, end, first, last int64) call {
+		return call{Type: typ, N: last - first + 1, Period: "19700101", Start: start, End: end, First: first, Last: last}
 	}
-	failing := func(n int64) call { return call{typ: typ, n: n, failure: "failed"} }
-	nextDay := at(3, 4, 3, 3)
-	nextDay.day = "19700102"
-	for _, c := range []struct {
-		name                                          string
-		calls                                         []call
-		lost                                          int64
-		duplicates, disorder, wrongDays, gaps, excess int
+	failed := call{Type: typ, N: 3, Failure: "failed"}
+	nextDay := issued(3, 4, 3, 3)
+	nextDay.Period = "19700102"
+	gap := []call{issued(1, 2, 1, 1), issued(3, 4, 5, 5)}
+	unused := func(first, last int64) []serial.Explanation {
+		return []serial.Explanation{{Series: "serial:" + typ, Type: typ, Start: time.Unix(0, 0), First: first, Last: last,
+			Reason: "test", At: time.Now(), Unused: true}}
+	}
+	for name, c := range map[string]struct {
+		calls     []call
+		unheard   int64
+		explained []serial.Explanation
+		gaps      int64
+		want      []string // findings
 	}{
-		{"clean", []call{at(1, 5, 1, 3), at(2, 9, 5, 6), at(3, 4, 4, 4), at(10, 11, 7, 7)}, 0, 0, 0, 0, 0, 0},
-		{"the same number", []call{at(1, 5, 1, 1), at(2, 6, 1, 1)}, 0, 1, 0, 0, 0, 0},
-		{"within a batch", []call{at(1, 5, 1, 50), at(2, 6, 20, 20), at(2, 6, 51, 51)}, 0, 1, 0, 0, 0, 0},
-		{"batches that overlap", []call{at(1, 9, 1, 20), at(2, 9, 20, 30), at(3, 9, 30, 40)}, 0, 2, 0, 0, 0, 0},
-		{"out of order", []call{at(1, 2, 2, 2), at(3, 4, 1, 1)}, 0, 0, 1, 0, 0, 0},
-		{"at once in any order", []call{at(1, 3, 2, 2), at(3, 4, 1, 1)}, 0, 0, 0, 0, 0, 0},
-		{"another day", []call{at(1, 2, 1, 2), nextDay}, 0, 0, 0, 1, 2, 1},
-		{"a gap", []call{at(1, 2, 1, 1), at(3, 4, 5, 5)}, 0, 0, 0, 0, 3, 1},
-		{"a gap that calls explain", []call{at(1, 2, 1, 1), failing(3), at(3, 4, 5, 5)}, 0, 0, 0, 0, 3, 0},
-		{"a gap that commands explain", []call{at(1, 2, 1, 1), at(3, 4, 5, 5)}, 3, 0, 0, 0, 3, 0},
+		"clean":           {calls: []call{issued(1, 5, 1, 3), issued(2, 9, 5, 6), issued(3, 4, 4, 4), issued(10, 11, 7, 7)}},
+		"the same number": {calls: []call{issued(1, 5, 1, 1), issued(2, 6, 1, 1)}, want: []string{duplicates}},
+		"within a batch": {calls: []call{issued(1, 5, 1, 50), issued(2, 6, 20, 20), issued(2, 6, 51, 51)},
+			want: []string{duplicates}},
+		"batches that overlap": {calls: []call{issued(1, 9, 1, 20), issued(2, 9, 20, 30), issued(3, 9, 30, 40)},
+			want: []string{duplicates, duplicates}},
+		"out of order":         {calls: []call{issued(1, 2, 2, 2), issued(3, 4, 1, 1)}, want: []string{outOfOrder}},
+		"at once in any order": {calls: []call{issued(1, 3, 2, 2), issued(3, 4, 1, 1)}},
+		"another day": {calls: []call{issued(1, 2, 1, 2), nextDay}, gaps: 2,
+			want: []string{excess, unexplained, wrongPeriods}},
+		"a gap":                              {calls: gap, gaps: 3, want: []string{excess, unexplained}},
+		"a gap of a call that failed":        {calls: append(gap[:2:2], failed), gaps: 3, want: []string{unexplained}},
+		"a gap of a command without a reply": {calls: gap, unheard: 3, gaps: 3},
+		"an explained gap":                   {calls: append(gap[:2:2], failed), explained: unused(2, 4), gaps: 3},
+		"a gap that is explained in part": {calls: append(gap[:2:2], failed), explained: unused(2, 3), gaps: 3,
+			want: []string{unexplained}},
+		"an explanation of a number that was issued": {calls: append(gap[:2:2], failed), explained: unused(2, 5), gaps: 3,
+			want: []string{contradicted, unmissed}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			j := newJournal()
 			j.calls = c.calls
-			j.lost[typ] = c.lost
-			v := j.check(setting{}, allowance{})
-			require.Equal(t, []int{c.duplicates, c.disorder, c.wrongDays, c.gaps, c.excess},
-				[]int{len(v.duplicates), len(v.disorder), len(v.wrongDays), int(v.gaps), len(v.excess)})
+			j.unheard[typ] = c.unheard
+			j.explained[series{typ, "19700101"}] = c.explained
+			v := j.check(setting{}, allowance{silent: func(string) int64 { return 0 }})
+			delete(v.findings, "calls failed as failed")
+			var found []string
+			for what, all := range v.findings {
+				for range all {
+					found = append(found, what)
+				}
+			}
+			require.ElementsMatch(t, c.want, found)
+			require.Equal(t, c.gaps, v.gaps)
 		})
-	}
-}
-
-// The checker finds numbers that nobody explained, and numbers that were reported unused but were used.
-func TestCheckerExplains(t *testing.T) {
-	const typ, day = "T-00000001", "19700101"
-	at := series{typ, day}
-	for _, c := range []struct {
-		told                      []explanation
-		silent                    int64
-		unexplained, contradicted int
-	}{
-		{nil, 2, 1, 0},
-		{nil, 3, 0, 0},
-		{[]explanation{{first: 2, last: 3, unused: true}}, 0, 1, 0},
-		{[]explanation{{first: 2, last: 3, unused: true}, {first: 1, last: 9, possible: true, lost: true}}, 0, 1, 0},
-		{[]explanation{{first: 2, last: 3, unused: true}, {first: 4, last: 4, possible: true}}, 0, 0, 0},
-		{[]explanation{{first: 2, last: 5, unused: true}}, 0, 0, 1},
-		{[]explanation{{first: 1, last: 9}}, 0, 0, 0},
-	} {
-		j := newJournal()
-		j.calls = []call{{typ: typ, n: 1, day: day, first: 1, last: 1}, {typ: typ, n: 2, day: day, first: 5, last: 6}}
-		j.explained[at] = c.told
-		v := j.check(setting{}, allowance{silent: func(string) int64 { return c.silent }})
-		require.Equal(t, []int{c.unexplained, c.contradicted}, []int{len(v.unexplained), len(v.contradicted)}, "%+v", c)
 	}
 }

@@ -16,46 +16,43 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// A storage outlives Redis: it is the ledger, or the floor of generators without one. It lives in the watching process,
-// which never dies, and the workers reach it over a connection.
+// A storage is the ledger and the floor of all workers, which outlive Redis. It lives in the watching process, and
+// workers call it by net/rpc.
 type storage struct {
 	journal *journal // the floor's source
 
 	mu       sync.Mutex
 	ledger   serialtest.Ledger
-	made     map[string][]reservation // by type
-	doubtful map[string]int64         // numbers in reservations whose answer may have come too late, by type
-	floors   map[string]int64         // how often the floor was asked, by type
-	asked    int
+	reserved map[string][]reservation // by type
+	late     map[string]int64         // numbers in reservations whose reply may have come too late, by type
+	floors   map[string]int64         // count of floor queries, by type
 	broken   bool
 	delay    time.Duration // before it reserves if positive, otherwise after
 }
 
-// A reservation holds the numbers from first to last.
 type reservation struct {
-	day         string
+	period      string
 	first, last int64
 }
 
 // FloorArgs is exported for net/rpc.
-type FloorArgs struct{ Type, Day string }
-
-func newStorage(j *journal) *storage {
-	return &storage{journal: j, made: map[string][]reservation{}, doubtful: map[string]int64{},
-		floors: map[string]int64{}}
-}
+type FloorArgs struct{ Type, Period string }
 
 var errStorage = errors.New("storage failed")
 
-// serve returns the storage's address.
-func (s *storage) serve(t *testing.T) string {
+// margin is what a floor adds to the numbers that it has seen: more than were issued but not yet recorded.
+const margin = 5000
+
+// startStorage starts a storage, and returns its address.
+func startStorage(t *testing.T, j *journal) (*storage, string) {
+	s := &storage{journal: j, reserved: map[string][]reservation{}, late: map[string]int64{}, floors: map[string]int64{}}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
 	server := rpc.NewServer()
-	if err := server.RegisterName("Storage", &remoteStorage{s}); err != nil {
+	if err := server.RegisterName("Storage", s); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
@@ -63,78 +60,63 @@ func (s *storage) serve(t *testing.T) string {
 			go server.ServeConn(conn)
 		}
 	}()
-	return listener.Addr().String()
+	return s, listener.Addr().String()
 }
 
-// disturb makes it fail or answer late; with neither, it recovers.
+// disturb makes it fail or reply late; with neither, it recovers.
 func (s *storage) disturb(broken bool, delay time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.broken, s.delay = broken, delay
 }
 
-// Reserve implements serial.Ledger.
-func (s *storage) Reserve(_ context.Context, r serial.Reservation) (int64, error) {
+// Reserve is called by net/rpc.
+func (s *storage) Reserve(args serial.Reservation, after *int64) (err error) {
 	s.mu.Lock()
 	broken, delay := s.broken, s.delay
-	s.asked++
 	s.mu.Unlock()
 	if broken {
-		return 0, errStorage
+		return errStorage
 	}
 	time.Sleep(delay)
 	defer time.Sleep(-delay)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	after, err := s.ledger.Reserve(context.Background(), r)
-	if err != nil {
-		return 0, err
+	if *after, err = s.ledger.Reserve(context.Background(), args); err != nil {
+		return err
 	}
-	typ := typeIn(r.Series)
-	s.made[typ] = append(s.made[typ], reservation{r.Period, after + 1, after + r.N})
+	typ := typeIn(args.Series)
+	s.reserved[typ] = append(s.reserved[typ], reservation{args.Period, *after + 1, *after + args.N})
 	if delay != 0 {
-		s.doubtful[typ] += r.N
+		s.late[typ] += args.N
 	}
-	return after, nil
-}
-
-// margin is what a floor adds to the numbers it has seen: more than were issued but not yet recorded.
-const margin = 5000
-
-func (s *storage) floor(typ, day string) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.floors[typ]++
-	return s.journal.highest(typ, day) + margin
-}
-
-type remoteStorage struct{ s *storage }
-
-func (r *remoteStorage) Reserve(args serial.Reservation, after *int64) (err error) {
-	*after, err = r.s.Reserve(context.Background(), args)
-	return err
-}
-
-func (r *remoteStorage) Floor(args FloorArgs, seq *int64) error {
-	*seq = r.s.floor(args.Type, args.Day)
 	return nil
 }
 
-// A storageClient is a worker's connection to the storage.
+// Floor is called by net/rpc.
+func (s *storage) Floor(args FloorArgs, last *int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.floors[args.Type]++
+	*last = s.journal.last(args.Type, args.Period) + margin
+	return nil
+}
+
+// A storageClient is a process's connection to the storage.
 type storageClient struct {
 	*rpc.Client
-	trap    *trap
 	setting setting
+	reach   func(text string) // called before and after a reservation
 }
 
 func (c storageClient) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
-	c.trap.pass("reserve", r.Series)
-	defer c.trap.pass("", r.Series)
+	c.reach("reserve " + r.Series)
+	defer c.reach(r.Series)
 	return c.ask(ctx, "Storage.Reserve", r)
 }
 
 func (c storageClient) floor(ctx context.Context, typ string, start time.Time) (int64, error) {
-	return c.ask(ctx, "Storage.Floor", FloorArgs{typ, c.setting.label(start)})
+	return c.ask(ctx, "Storage.Floor", FloorArgs{typ, c.setting.period(start)})
 }
 
 // ask abandons a request when ctx ends. Its error is not ctx's: that would look like the caller's own.
@@ -148,7 +130,7 @@ func (c storageClient) ask(ctx context.Context, method string, args any) (int64,
 	}
 }
 
-// Every type of the suite has such a name, so it can be found in any key or series.
+// Every type of the suite has such a name, so it is found in any key or series.
 var typePattern = regexp.MustCompile(`[TR]-\d{8}`)
 
 func typeIn(s string) string { return typePattern.FindString(s) }

@@ -9,32 +9,32 @@ import (
 	"time"
 )
 
-// A proxy is the network between the workers and a server; its address stays when another server takes over.
+// A proxy is the network between clients and a server; its address stays when another server takes over.
 type proxy struct {
 	listener net.Listener
 
-	mu     sync.Mutex
-	change *sync.Cond // signals changes of the fields below
-	target string
-	mode   weather
-	delay  time.Duration
-	spared int               // replies that pass before the weather takes effect
-	conns  map[net.Conn]bool // true if replies were dropped: later ones would be mistaken for them
+	mu      sync.Mutex
+	changed *sync.Cond // signals changes of the fields below
+	target  string
+	mode    mode
+	delay   time.Duration
+	spared  int               // replies that pass before the mode takes effect
+	conns   map[net.Conn]bool // true if replies were dropped: later ones would be mistaken for them
 }
 
-type weather int
+type mode int
 
 const (
-	fine      weather = iota
-	slow              // every packet takes longer
-	late              // every reply does
-	mute              // replies are dropped
-	blackHole         // nothing passes; afterwards requests arrive, however late
+	passing   mode = iota
+	slow           // every packet takes longer
+	late           // every reply takes longer
+	dropping       // replies are dropped
+	blackHole      // nothing passes; afterwards requests arrive, however late
 )
 
 func newProxy() *proxy {
 	p := &proxy{conns: map[net.Conn]bool{}}
-	p.change = sync.NewCond(&p.mu)
+	p.changed = sync.NewCond(&p.mu)
 	return p
 }
 
@@ -47,26 +47,24 @@ func startProxy(t *testing.T, target string) *proxy {
 	p.listener, p.target = listener, target
 	t.Cleanup(func() {
 		_ = listener.Close()
-		p.turn(fine, 0)
+		p.set(passing, 0)
 		p.reset()
 	})
 	go p.serve()
 	return p
 }
 
-func (p *proxy) addr() string { return p.listener.Addr().String() }
-
-// turn changes the weather.
-func (p *proxy) turn(mode weather, delay time.Duration) {
+// set sets the mode.
+func (p *proxy) set(m mode, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mode, p.delay = mode, delay
-	for conn, torn := range p.conns {
-		if torn {
+	p.mode, p.delay = m, delay
+	for conn, dropped := range p.conns {
+		if dropped {
 			_ = conn.Close()
 		}
 	}
-	p.change.Broadcast()
+	p.changed.Broadcast()
 }
 
 // reset breaks all connections.
@@ -81,7 +79,7 @@ func (p *proxy) reset() {
 	}
 }
 
-// redirect breaks all connections and leads new ones to another server.
+// redirect breaks all connections, and leads new ones to another server.
 func (p *proxy) redirect(target string) {
 	p.mu.Lock()
 	p.target = target
@@ -99,35 +97,24 @@ func (p *proxy) serve() {
 		target := p.target
 		p.mu.Unlock()
 		server, err := net.DialTimeout("tcp", target, time.Second)
-		if err != nil {
+		if err != nil || !p.link(client, server, target) {
 			_ = client.Close()
-			continue
 		}
-		p.mu.Lock()
-		if target != p.target { // the target changed meanwhile
-			_, _ = client.Close(), server.Close()
-			p.mu.Unlock()
-			continue
-		}
-		p.link(client, server)
-		p.mu.Unlock()
 	}
 }
 
-// link must be called with mu held.
-func (p *proxy) link(client, server net.Conn) {
+// link forwards between two connections, unless the target has changed meanwhile.
+func (p *proxy) link(client, server net.Conn, target string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if target != p.target {
+		_ = server.Close()
+		return false
+	}
 	p.conns[client], p.conns[server] = false, false
 	go p.forward(server, client, false)
 	go p.forward(client, server, true)
-}
-
-// dial returns a connection without a port, for a server that has none.
-func (p *proxy) dial(server net.Conn) net.Conn {
-	client, end := net.Pipe()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.link(end, server)
-	return client
+	return true
 }
 
 // forward copies from src to dst until either is closed.
@@ -144,30 +131,32 @@ func (p *proxy) forward(dst, src net.Conn, replies bool) {
 		if err != nil {
 			return
 		}
-		p.mu.Lock()
-		spared := replies && p.spared > 0
-		if spared {
-			p.spared--
-		}
-		if !spared && (p.mode == slow || p.mode == late && replies) {
-			delay := p.delay
-			p.mu.Unlock()
-			time.Sleep(delay)
-			p.mu.Lock()
-		}
-		for p.mode == blackHole {
-			p.change.Wait()
-		}
-		vanishes := p.mode == mute && replies
-		if vanishes {
-			p.conns[src] = true
-		}
-		p.mu.Unlock()
-		if vanishes {
+		if dropped := p.pass(src, replies); dropped {
 			continue
 		}
 		if _, err := dst.Write(buffer[:n]); err != nil {
 			return
 		}
 	}
+}
+
+// pass lets a packet take its time, and reports whether it is dropped.
+func (p *proxy) pass(src net.Conn, reply bool) (dropped bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if reply && p.spared > 0 {
+		p.spared--
+	} else if p.mode == slow || p.mode == late && reply {
+		delay := p.delay
+		p.mu.Unlock()
+		time.Sleep(delay)
+		p.mu.Lock()
+	}
+	for p.mode == blackHole {
+		p.changed.Wait()
+	}
+	if dropped = p.mode == dropping && reply; dropped {
+		p.conns[src] = true
+	}
+	return dropped
 }

@@ -4,7 +4,6 @@ package faults
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +12,6 @@ import (
 	"net/rpc"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,18 +26,24 @@ import (
 	core "github.com/dailyserial/serial/internal/series"
 )
 
-// A setting is the configuration of a generator of the suite, here or in a worker.
+// A setting is the configuration of a generator, here or in a worker.
 type setting struct {
-	Sentinel, Cluster bool
-	Addrs             []string
-	Protection        protection
-	Storage           string // its address
-	Zone              int    // seconds east of UTC
-	Seed              uint64
-	Calendar          string // a key of calendars
+	Topology   string
+	Addrs      []string
+	Storage    string // its address
+	Protection protection
+	Calendar   string // a key of calendars
+	Zone       int    // seconds east of UTC
+	Seed       uint64
 }
 
-// calendars are the tests' calendars by name; most tests use "".
+// A protection says what protects the generators' numbers from losses.
+type protection struct {
+	Floor, Ledger bool
+	Replicas      int
+}
+
+// calendars are the calendars by name; most runs use "".
 var calendars = map[string][]serial.Option{
 	"":      {serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:12}")},
 	"weeks": {serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}-{date:GGGG-WW}-{seq:12}")},
@@ -49,129 +53,139 @@ var calendars = map[string][]serial.Option{
 	"years":    {serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:12}{check:97-10}")},
 	"for ever": {serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:9:base32}")},
 	"hidden": {serial.WithTemplate("{type}-{date:yyyyMMdd-HH}-{seq:12}"),
-		serial.WithHiddenSequence([]byte("sixteen bytes...")[:16])},
-}
-
-// protection says what protects the generators' numbers from losses.
-type protection struct {
-	Floor, Ledger bool
-	Replicas      int
+		serial.WithHiddenSequence([]byte("sixteen bytes..."))},
 }
 
 const (
-	block   = 200
-	callers = 6 // per worker
-	most    = 50
-
+	blockSize   = 200
+	callers     = 6 // of a worker
+	maxBatch    = 50
 	readTimeout = 2 * time.Second
 )
 
-// scheme returns the scheme of the setting's generators.
-func (s setting) scheme() *serial.Scheme {
-	type key struct {
-		zone     int
-		calendar string
-	}
-	scheme, ok := schemes.Load(key{s.Zone, s.Calendar})
-	if !ok {
-		made, err := serial.NewScheme(append([]serial.Option{serial.WithLocation(s.location())}, calendars[s.Calendar]...)...)
-		if err != nil {
-			panic(err)
-		}
-		scheme, _ = schemes.LoadOrStore(key{s.Zone, s.Calendar}, made)
-	}
-	return scheme.(*serial.Scheme)
+func (s setting) options() []serial.Option {
+	return append([]serial.Option{serial.WithLocation(time.FixedZone("suite", s.Zone))}, calendars[s.Calendar]...)
 }
 
-var schemes sync.Map // made so far
+var schemes sync.Map // made so far, by zone and calendar
 
-// label names the period of an instant.
-func (s setting) label(t time.Time) string {
-	label, _, _ := s.scheme().Period(serial.At(t))
+func (s setting) scheme() *serial.Scheme {
+	key := fmt.Sprint(s.Zone, s.Calendar)
+	if scheme, ok := schemes.Load(key); ok {
+		return scheme.(*serial.Scheme)
+	}
+	scheme, err := serial.NewScheme(s.options()...)
+	if err != nil {
+		panic(err)
+	}
+	schemes.Store(key, scheme)
+	return scheme
+}
+
+// period returns the label of an instant's period, and periodOf that of nanoseconds since 1970.
+func (s setting) period(at time.Time) string {
+	label, _, _ := s.scheme().Period(serial.At(at))
 	return label
 }
 
-// dayOf is label for Unix nanoseconds.
-func (s setting) dayOf(ns int64) string { return s.label(time.Unix(0, ns)) }
+func (s setting) periodOf(ns int64) string { return s.period(time.Unix(0, ns)) }
 
-func (s setting) location() *time.Location { return time.FixedZone("suite", s.Zone) }
-
-// client gives up on a server sooner than go-redis does by default, so more happens in a minute.
+// client returns a client with a hook, which may be nil. In a cluster, the clients of the nodes have the hook, since
+// every attempt and every pipeline passes them.
 func (s setting) client(hook redis.Hook) redis.UniversalClient {
-	const dial, read, write = time.Second, readTimeout, time.Second
-	var c redis.UniversalClient
-	switch {
-	case s.Sentinel:
-		c = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "serial", SentinelAddrs: s.Addrs,
-			DialTimeout: dial, ReadTimeout: read, WriteTimeout: write})
-	case s.Cluster:
-		options := &redis.ClusterOptions{Addrs: s.Addrs, DialTimeout: dial, ReadTimeout: read, WriteTimeout: write}
-		if hook != nil { // at the nodes, where every attempt and every pipeline passes
-			options.NewClient = func(o *redis.Options) *redis.Client {
-				node := redis.NewClient(o)
-				node.AddHook(hook)
-				return node
-			}
+	o := redis.UniversalOptions{Addrs: s.Addrs, MasterName: "serial", DialTimeout: time.Second,
+		ReadTimeout: readTimeout, WriteTimeout: time.Second}
+	hooked := func(c *redis.Client) *redis.Client {
+		if hook != nil {
+			c.AddHook(hook)
 		}
-		return redis.NewClusterClient(options)
-	default:
-		c = redis.NewClient(&redis.Options{Addr: s.Addrs[0], DialTimeout: dial, ReadTimeout: read, WriteTimeout: write})
+		return c
 	}
-	if hook != nil {
-		c.AddHook(hook)
+	switch s.Topology {
+	case "cluster":
+		cluster := o.Cluster()
+		cluster.NewClient = func(o *redis.Options) *redis.Client { return hooked(redis.NewClient(o)) }
+		return redis.NewClusterClient(cluster)
+	case "sentinel":
+		return hooked(redis.NewFailoverClient(o.Failover()))
 	}
-	return c
+	return hooked(redis.NewClient(o.Simple()))
 }
 
-type floorFunc = func(ctx context.Context, typ string, start time.Time) (int64, error)
-
-func (s setting) generator(client redis.UniversalClient, ledger serial.Ledger, floor floorFunc,
-	more ...serial.Option) (*serial.Generator, error) {
-	opts := append([]serial.Option{serial.WithLocation(s.location())}, calendars[s.Calendar]...)
+func (s setting) generator(client redis.UniversalClient, storage storageClient,
+	hooks serial.Hooks) (*serial.Generator, error) {
+	opts := append(s.options(), serial.WithHooks(hooks))
 	if s.Protection.Floor {
-		opts = append(opts, serial.WithFloor(floor))
+		opts = append(opts, serial.WithFloor(storage.floor))
 	}
 	if s.Protection.Ledger {
-		opts = append(opts, serial.WithLedger(ledger, block))
+		opts = append(opts, serial.WithLedger(storage, blockSize))
 	}
 	if n := s.Protection.Replicas; n > 0 {
 		opts = append(opts, serial.WithReplicas(n, 500*time.Millisecond))
 	}
-	return serial.New(client, append(opts, more...)...)
+	return serial.New(client, opts...)
+}
+
+// dialStorage connects to the storage. reach is called before and after a reservation.
+func (s setting) dialStorage(reach func(string)) (storageClient, error) {
+	conn, err := rpc.Dial("tcp", s.Storage)
+	return storageClient{conn, s, reach}, err
+}
+
+// A message is a line that a worker writes to its standard output. It reports a call when it begins and when it ends,
+// so even if the worker is killed, only unknown results are missing.
+type message struct {
+	What      string              // begin, end, unheard, unused, trapped, leak or done
+	Call      *call               `json:",omitempty"`
+	Unused    *serial.Explanation `json:",omitempty"`
+	Type      string              `json:",omitempty"` // of N numbers that a command without a reply may have taken
+	N         int64               `json:",omitempty"`
+	Goroutine string              `json:",omitempty"`
+}
+
+// A command is a line that a worker reads from its standard input.
+type command struct {
+	Quit     bool
+	Hurry    time.Duration // how long all calls have short deadlines
+	Trap     string        // where a trap begins to count boundaries: "set", for the lock, or "reserve"
+	Boundary int           // how many boundaries to pass before it signals the process
+	Signal   syscall.Signal
+}
+
+// A worker issues numbers until told to quit.
+type worker struct {
+	setting
+	gen   *serial.Generator
+	hurry atomic.Int64 // until when calls have short deadlines
+	id    atomic.Int64
+	quit  chan struct{}
+	out   sync.Mutex
+
+	mu      sync.Mutex // guards the trap, which signals the process in the middle of an opening or a reservation
+	trap    command
+	trapped string // the type whose boundaries count, "" before the first one
 }
 
 const workerVariable = "SERIAL_FAULTS_WORKER"
 
-// A worker issues numbers until told to quit, and writes every call to its standard output when it begins and when it
-// ends. So even if the worker is killed, only unknown results are missing.
-type worker struct {
-	setting
-	gen   *serial.Generator
-	trap  trap
-	hurry atomic.Int64 // until when its callers have short deadlines
-	out   sync.Mutex
-	id    atomic.Int64
-	quit  chan struct{}
-}
-
 func workerMain(config string) error {
 	w := &worker{quit: make(chan struct{})}
-	w.trap.say = w.say
 	if err := json.Unmarshal([]byte(config), &w.setting); err != nil {
 		return err
 	}
-	redis.SetLogger(silence{})
-	conn, err := rpc.Dial("tcp", w.Storage)
+	redis.SetLogger(silent{})
+	storage, err := w.dialStorage(w.reach)
 	if err != nil {
 		return err
 	}
-	storage := storageClient{conn, &w.trap, w.setting}
-	client := w.client(watch{w})
-	tell := serial.WithHooks(serial.Hooks{Unused: func(_ context.Context, e serial.Explanation) {
-		w.say("unused %s %s %d %d %t %t %t", e.Type, w.label(e.Start), e.First, e.Last, e.Unused, e.Possible,
-			strings.HasPrefix(e.Reason, serial.AnswerLost))
-	}})
-	if w.gen, err = w.generator(client, storage, storage.floor, tell); err != nil {
+	client := w.client(redistest.Hook(w.send))
+	if w.gen, err = w.generator(client, storage, serial.Hooks{
+		Unused: func(_ context.Context, e serial.Explanation) {
+			e.Start, e.At = e.Start.UTC(), e.At.UTC() // JSON cuts the seconds off a zone's offset
+			w.say(message{What: "unused", Unused: &e})
+		},
+	}); err != nil {
 		return err
 	}
 	go w.obey()
@@ -190,116 +204,132 @@ func workerMain(config string) error {
 		})
 	}
 	wg.Wait()
-	within, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if err := w.gen.Flush(within); err != nil {
+	if err := w.gen.Flush(ctx); err != nil {
 		return err
 	}
-	w.leaks()
-	w.say("done")
+	w.reportLeaks()
+	w.say(message{What: "done"})
 	return client.Close()
 }
 
 // obey carries out the watching process's commands, and dies with it.
 func (w *worker) obey() {
-	lines := bufio.NewScanner(os.Stdin)
-	for lines.Scan() {
-		var how, where string
-		var boundary int
-		if n, _ := fmt.Sscan(lines.Text(), &how, &where, &boundary); n == 3 {
-			if how == "hurry" {
-				w.hurry.Store(stamp() + int64(boundary)*int64(time.Millisecond))
-				continue
-			}
-			w.trap.set(how, where, boundary)
-			continue
+	lines := json.NewDecoder(bufio.NewReader(os.Stdin))
+	for c := (command{}); lines.Decode(&c) == nil; c = (command{}) {
+		switch {
+		case c.Quit:
+			close(w.quit)
+		case c.Hurry > 0:
+			w.hurry.Store(now() + int64(c.Hurry))
+		default:
+			w.mu.Lock()
+			w.trap, w.trapped = c, ""
+			w.mu.Unlock()
 		}
-		close(w.quit) // "quit"
 	}
 	os.Exit(3)
 }
 
-// leaks reports goroutines of the package that remain after every command has had time to end.
-func (w *worker) leaks() {
-	var stacks []byte
+// reportLeaks reports goroutines of the library that remain after every command has had time to end.
+func (w *worker) reportLeaks() {
+	stacks := make([]byte, 1<<20)
 	for range 120 {
-		stacks = make([]byte, 1<<20)
-		stacks = stacks[:runtime.Stack(stacks, true)]
-		if !slices.ContainsFunc([]string{".", "/internal/series.", "/internal/wire."}, func(part string) bool {
-			return bytes.Contains(stacks, []byte("github.com/dailyserial/serial"+part))
-		}) {
+		text := string(stacks[:runtime.Stack(stacks, true)])
+		if !strings.Contains(text, "dailyserial/serial.") && !strings.Contains(text, "/internal/series.") &&
+			!strings.Contains(text, "/internal/wire.") {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	w.say("leak %q", stacks)
+	w.say(message{What: "leak", Goroutine: string(stacks)})
 }
 
-// alwaysUsed are the types that are in use all the time; others come and go, so periods are opened often.
-var alwaysUsed = []string{"T-00000001", "T-00000002", "T-00000003"}
+// usedTypes are in use all the time; other types come and go, so that periods are opened often.
+var usedTypes = []string{"T-00000001", "T-00000002", "T-00000003"}
 
-// hurriedType is how long callers in a hurry use a type.
-const hurriedType = 100 * time.Millisecond
+// hurriedType returns the type that callers in a hurry use at a time, for 100 ms.
+func hurriedType(at int64) string { return fmt.Sprintf("R-%08d", at/1e8%1e8) }
 
-func hurried(at int64) string { return fmt.Sprintf("R-%08d", at/int64(hurriedType)%1e8) }
-
+// call makes a random call.
 func (w *worker) call(random *rand.Rand) {
-	typ := alwaysUsed[random.IntN(len(alwaysUsed))]
+	c := call{ID: w.id.Add(1), Type: usedTypes[random.IntN(len(usedTypes))], N: 1, Start: now()}
 	if random.IntN(3) == 0 {
-		typ = fmt.Sprintf("R-%08d", time.Now().UnixMilli()/500%1e8)
+		c.Type = fmt.Sprintf("R-%08d", c.Start/5e8%1e8)
 	}
-	n := 1
-	if random.IntN(5) == 0 {
-		n = 1 + random.IntN(most)
+	kind := random.IntN(20)
+	if kind < 4 {
+		c.N = 1 + random.Int64N(maxBatch)
+	}
+	limit := []time.Duration{0, 0, 2 * time.Second, 20 * time.Millisecond}[random.IntN(4)]
+	if c.Start < w.hurry.Load() {
+		c.Type, limit = hurriedType(c.Start), 200*time.Microsecond+rand.N(20*time.Millisecond)
 	}
 	ctx := context.Background()
-	limit := []time.Duration{0, 0, 2 * time.Second, 20 * time.Millisecond}[random.IntN(4)]
-	if now := stamp(); now < w.hurry.Load() {
-		typ, limit = hurried(now), 200*time.Microsecond+rand.N(20*time.Millisecond)
-	}
 	if limit > 0 {
 		limited, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		ctx = limited
 	}
-	id := w.id.Add(1)
-	w.say("begin %d %s %d %d", id, typ, n, stamp())
-	first, last, err := issue(ctx, w.gen, typ, n)
-	end := stamp()
-	if err != nil {
-		w.say("failed %d %d %s %q", id, end, class(ctx, err), err)
+	if kind == 19 && w.Calendar != "for ever" && random.IntN(4) == 0 {
+		_ = w.gen.Prepare(ctx, c.Type) // whatever it does, the numbers show it
 		return
 	}
-	w.say("issued %d %d %s %d %d", id, end, w.label(first.Start), first.Seq, last)
+	c.Once = kind == 4
+	w.say(message{What: "begin", Call: &c})
+	var first serial.Number
+	var err error
+	switch {
+	case kind < 4:
+		first, err = w.batch(ctx, c.Type, int(c.N))
+	case kind == 4:
+		request := fmt.Sprint(os.Getpid(), "-", c.ID)
+		first, err = w.gen.NextOnce(ctx, c.Type, request)
+		if err == nil && !w.Protection.Ledger { // with a ledger, Redis may lose the answer
+			again, repeated := w.gen.NextOnce(ctx, c.Type, request)
+			if repeated == nil && again.String() != first.String() {
+				err = fmt.Errorf("%w: %s, and then %s", errWrong, first, again)
+			}
+		}
+	default:
+		first, err = w.gen.NextNumber(ctx, c.Type)
+	}
+	c.End = now()
+	if err != nil {
+		c.Failure, c.Text = class(ctx, err), fmt.Sprintf("%s: %v", clock(c.End), err)
+	} else {
+		c.Period, c.First, c.Last = w.period(first.Start), first.Seq, first.Seq+c.N-1
+	}
+	w.say(message{What: "end", Call: &c})
 }
 
-var errBatch = errors.New("invalid batch")
+var errWrong = errors.New("wrong result")
 
-// issue issues one number, or a batch of several.
-func issue(ctx context.Context, gen *serial.Generator, typ string, n int) (first serial.Number, last int64, err error) {
-	if n == 1 {
-		first, err = gen.NextNumber(ctx, typ)
-		return first, first.Seq, err
+// batch issues n consecutive numbers, and returns the first.
+func (w *worker) batch(ctx context.Context, typ string, n int) (first serial.Number, err error) {
+	numbers, err := w.gen.NextN(ctx, typ, n)
+	if err != nil {
+		return first, err
 	}
-	batch, err := gen.NextN(ctx, typ, n)
-	for i, number := range batch {
-		parsed, err := gen.Parse(number.String())
-		if i == 0 {
-			first = number
-		}
-		last = first.Seq + int64(i)
-		if err != nil || !parsed.Equal(number) || number.Seq != last || !number.Start.Equal(first.Start) {
-			return first, last, fmt.Errorf("%w: %v", errBatch, batch)
+	for i, number := range numbers {
+		parsed, err := w.gen.Parse(number.String())
+		if err != nil || !parsed.Equal(number) || number.Seq != numbers[0].Seq+int64(i) ||
+			!number.Start.Equal(numbers[0].Start) {
+			return first, fmt.Errorf("%w: %v", errWrong, numbers)
 		}
 	}
-	return first, last, err
+	return numbers[0], nil
 }
 
-// class sorts errors by what they mean to the caller. Errors in declared are answers of the package, not failures.
+// class sorts errors by what they mean to the caller.
 func class(ctx context.Context, err error) string {
-	for name, declared := range declared {
-		if errors.Is(err, declared) {
-			return name
+	for class, meaning := range map[string]error{
+		"lost": serial.ErrCounterLost, "unreplicated": serial.ErrNotReplicated, "skew": serial.ErrClockSkew,
+		"conflict": serial.ErrConflict, "exhausted": serial.ErrExhausted, "invalid": serial.ErrInvalidType, "wrong": errWrong,
+	} {
+		if errors.Is(err, meaning) {
+			return class
 		}
 	}
 	deadline, limited := ctx.Deadline()
@@ -313,160 +343,78 @@ func class(ctx context.Context, err error) string {
 	return "failed"
 }
 
-var declared = map[string]error{
-	"lost": serial.ErrCounterLost, "unreplicated": serial.ErrNotReplicated, "skew": serial.ErrClockSkew,
-	"conflict": serial.ErrConflict, "exhausted": serial.ErrExhausted, "invalid": serial.ErrInvalidType, "torn": errBatch,
-}
-
-func (w *worker) say(format string, args ...any) {
+func (w *worker) say(m message) {
+	line, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
 	w.out.Lock()
 	defer w.out.Unlock()
-	_, _ = fmt.Fprintf(os.Stdout, format+"\n", args...)
+	_, _ = os.Stdout.Write(append(line, '\n'))
 }
 
-// stamp returns the time by this process's monotonic clock, added to the wall clock at its start: such times are
-// comparable between processes, provided that nobody sets the host's clock while the suite runs.
-func stamp() int64 { return started.UnixNano() + int64(time.Since(started)) }
+// now returns the time by this process's monotonic clock, added to the wall clock at its start: such times are
+// comparable between processes, provided that the host's clock is not set while the suite runs.
+func now() int64 { return started.UnixNano() + int64(time.Since(started)) }
 
 var started = time.Now()
 
-// A trap kills or stops this process in the middle of opening a period, or of a reservation.
-type trap struct {
-	say func(format string, args ...any)
-
-	mu    sync.Mutex
-	how   string // kill or stop; "" if it is not set
-	where string // open or reserve: where it begins to count
-	left  int    // boundaries of that type's commands to pass
-	typ   string // the type whose commands it counts
-}
-
-func (t *trap) set(how, where string, boundary int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.how, t.where, t.left, t.typ = how, where, boundary, ""
-}
-
-// pass is called before and after every command and reservation; where names what begins with it.
-func (t *trap) pass(where, key string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if typ := typeIn(key); t.how == "" || t.typ == "" && t.where != where || t.typ != "" && t.typ != typ {
+// reach is called at every boundary: before and after every pipeline and reservation. text has their keys.
+func (w *worker) reach(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.trap.Trap == "":
 		return
-	} else {
-		t.typ = typ
-	}
-	if t.left--; t.left >= 0 {
-		return
-	}
-	signal := syscall.SIGKILL
-	if t.how == "stop" {
-		signal = syscall.SIGSTOP
-	}
-	t.how = ""
-	t.say("trapped")
-	_ = syscall.Kill(syscall.Getpid(), signal)
-}
-
-// before and after lead commands past the trap, those of one type together.
-func (t *trap) before(cmds ...redis.Cmder) {
-	for key, where := range keysIn(cmds) {
-		t.pass(where, key)
-	}
-}
-
-func (t *trap) after(cmds ...redis.Cmder) {
-	for key := range keysIn(cmds) {
-		t.pass("", key)
-	}
-}
-
-// keysIn returns a key of each type, and what begins with the commands.
-func keysIn(cmds []redis.Cmder) map[string]string {
-	begins, keys := map[string]string{}, map[string]string{}
-	for _, cmd := range cmds {
-		key := firstKey(cmd)
-		if before, ok := keys[typeIn(key)]; ok {
-			key = before
-		}
-		keys[typeIn(key)] = key
-		if _, known := begins[key]; !known {
-			begins[key] = ""
-		}
-		if cmd.Name() == "set" {
-			begins[key] = "open" // with its lock
-		}
-	}
-	return begins
-}
-
-// watch is a hook that leads commands past the trap, and reports those that may have taken numbers for nobody.
-type watch struct{ w *worker }
-
-func (h watch) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h watch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		h.w.trap.before(cmd)
-		err := next(ctx, cmd)
-		h.w.trap.after(cmd)
-		h.unanswered(cmd, err)
-		return err
-	}
-}
-
-func (h watch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		h.w.trap.before(cmds...)
-		err := next(ctx, cmds)
-		h.w.trap.after(cmds...)
-		for _, cmd := range cmds {
-			if n, _ := cmd.(*redis.Cmd); n != nil && cmd.Name() == "wait" {
-				if replicas, _ := n.Int(); replicas < 1 { // nobody waits for more
-					err = serial.ErrNotReplicated // its caller gets no number
-				}
-			}
-		}
-		for _, cmd := range cmds {
-			if cmdErr := cmd.Err(); cmdErr != nil {
-				h.unanswered(cmd, cmdErr)
-			} else {
-				h.unanswered(cmd, err)
-			}
-		}
-		return err
-	}
-}
-
-func (h watch) unanswered(cmd redis.Cmder, err error) {
-	if err == nil {
-		return
-	}
-	for _, refusal := range []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "LOADING",
-		"NOPERM"} {
-		if redis.HasErrorPrefix(err, refusal) {
+	case w.trapped == "":
+		_, after, _ := strings.Cut(text, w.trap.Trap)
+		if w.trapped = typeIn(after); w.trapped == "" {
 			return
 		}
+	case !strings.Contains(text, w.trapped):
+		return
 	}
-	if n := count(cmd); n > 0 {
-		h.w.say("unanswered %s %d", typeIn(firstKey(cmd)), n)
+	if w.trap.Boundary--; w.trap.Boundary >= 0 {
+		return
 	}
+	w.trap.Trap = ""
+	w.say(message{What: "trapped"})
+	_ = syscall.Kill(syscall.Getpid(), w.trap.Signal)
 }
 
-func firstKey(cmd redis.Cmder) string {
-	switch args := cmd.Args(); {
-	case cmd.Name() == "set" && len(args) > 1:
-		return fmt.Sprint(args[1])
-	case strings.HasPrefix(cmd.Name(), "eval") && len(args) > 3:
-		return fmt.Sprint(args[3])
+// send sends commands between two of the trap's boundaries, and reports those that may have taken numbers without a
+// reply. It is a redistest.Hook.
+func (w *worker) send(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+	text := ""
+	for _, cmd := range cmds {
+		if args := cmd.Args(); len(args) > 3 { // the key is that of the lock, or the script's first
+			text += fmt.Sprintln(cmd.Name(), args[1], args[3])
+		}
 	}
-	return ""
+	w.reach(text)
+	err := next(ctx, cmds)
+	w.reach(text)
+	unconfirmed := false
+	for _, cmd := range cmds {
+		if wait, ok := cmd.(*redis.Cmd); ok && cmd.Name() == "wait" {
+			replicas, _ := wait.Int()
+			unconfirmed = replicas < 1 // calls wait for one at most
+		}
+	}
+	for _, cmd := range cmds {
+		var refused redis.Error // a script's error proves that it took nothing
+		lost := unconfirmed || err != nil && !errors.As(cmd.Err(), &refused)
+		if n := taken(cmd); n > 0 && lost {
+			w.say(message{What: "unheard", Type: typeIn(fmt.Sprint(cmd.Args()[3])), N: n})
+		}
+	}
+	return err
 }
 
-// count returns how many numbers the package's script takes. They are its sixth argument after the keys.
-func count(cmd redis.Cmder) (n int64) {
-	args, keys := cmd.Args(), 0
-	script := core.SerialScript
+// taken returns how many numbers a command takes if it is the library's script. They are its sixth argument after the
+// keys.
+func taken(cmd redis.Cmder) (n int64) {
+	args, keys, script := cmd.Args(), 0, core.SerialScript
 	if !strings.HasPrefix(cmd.Name(), "eval") || args[1] != script.Digest && args[1] != script.Source {
 		return 0
 	}
@@ -475,9 +423,9 @@ func count(cmd redis.Cmder) (n int64) {
 	return n
 }
 
-type silence struct{}
+type silent struct{}
 
-func (silence) Printf(context.Context, string, ...any) {}
+func (silent) Printf(context.Context, string, ...any) {}
 
 func TestMain(m *testing.M) {
 	if config := os.Getenv(workerVariable); config != "" {
@@ -487,9 +435,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	redis.SetLogger(silence{})
+	redis.SetLogger(silent{})
 	redistest.RunAtOnce(4)
-	code := m.Run()
-	report(os.Stdout)
-	os.Exit(code)
+	os.Exit(m.Run())
 }

@@ -3,10 +3,10 @@ package interleave
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/internal/redistest/memory"
 	"github.com/dailyserial/serial/serialtest"
 )
@@ -31,108 +32,51 @@ func init() {
 	}
 }
 
-// A setting is what several processes do, and what may go wrong meanwhile. Each of them has a generator, whose commands
-// run one at a time, in an order that the test chooses. A reservation in the ledger counts as a command.
-type setting struct {
-	processes   int
-	each        int  // numbers that a process asks for, one after the other
-	midnight    bool // midnight may come at any point
-	ledger      bool
-	undisturbed bool // nobody dies or stops
-	leaving     bool // the context of a call may end; nobody dies or stops
-	losing      bool // Redis may lose the counter once, at any point
-	losingAll   bool // Redis may lose everything once, at any point
-	mixed       bool // the first process has no ledger, the others have one
-	sameRequest bool // all processes first repeat one request, and then make their own
-	fastClock   bool // the server's clock may jump ahead and come back; the last process is an operator
-	printsDay   bool // numbers count through the year and print the day
-	twoStarts   bool // the last process has laterStart, the others have 1
-	lateStart   bool // all processes have laterStart
-	prepares    bool // each process first prepares the next day
-	raises      bool // the last process first raises the counter
-	takesOver   bool // the last process has another time zone, and first takes the series over
-	shared      bool // each process asks for another type, and the types share a counter
-
-	prepare func(t *testing.T, m *memory.Redis, opts []serial.Option) (issued []string) // runs before all others
-}
-
-const (
-	block      = 2  // size of the ledger's blocks
-	laterStart = 50 // beyond whatever is issued from 1 on
-)
-
-// west is a zone in which it is the same day, with other bounds.
-var west = time.FixedZone("west", -3600)
-
-// patience is how long the others may wait for the lock of a caller that left. Its lease is 8 s.
-const patience = 3 * time.Second
-
-func (s setting) options(l serial.Ledger) []serial.Option {
-	all := []serial.Option{serial.WithLocation(time.UTC)}
-	if s.ledger {
-		all = append(all, serial.WithLedger(l, block))
-	}
-	if s.fastClock {
-		all = append(all, serial.WithMaxSkew(-1))
-	}
-	if s.shared {
-		all = append(all, serial.WithSharedCounter())
-	}
-	if s.printsDay {
-		all = append(all, serial.WithPeriod(serial.PerYear))
-	}
-	if s.lateStart {
-		all = append(all, serial.WithStart(laterStart))
-	}
-	return all
-}
-
 // A run is one order of the commands of a setting.
 type run struct {
 	setting
 	redis  *memory.Redis
 	ledger *serialtest.Ledger
-	over   func()          // ends the calls of dead processes
-	isOver <-chan struct{} // they have ended
+	ctx    context.Context // ends the calls of crashed processes
+	over   func()
 
 	mu        sync.Mutex // guards all below, and the processes
 	processes []*process
-	released  bool           // no command is held back any longer
+	released  bool           // no command is held back any more
 	count     int            // commands held back so far
 	owners    map[string]int // process that made each token of a lock
 	issued    []string
 	explained []serial.Explanation
 	failed    []error
 	byRequest map[string]string // the number of each request
-	events    []string          // for a run that fails
+	events    []event
+	trace     []string // for a run that fails
 
-	disturbed     bool // a process died or stopped, or its caller left
-	afterMidnight bool
-	day           time.Time // the next midnight
-	stopped       int       // the process that stands still, or -1
-	resumed       int       // the process that stood still, even if it still does, or -1
-	lost          bool      // the counter was lost
-	lostPlain     bool      // it was lost while the record had no ledger
-
-	left    int // the process whose caller left, or -1
-	leftAt  time.Time
-	hangs   bool         // what that caller did not wait for arrives after all else
-	transit *heldCommand // what the caller did not wait for
-
-	clock serverClock
+	faulty     int // process that the fault concerns, -1 before the fault
+	faultAt    time.Time
+	suspended  int          // process that is suspended, or -1
+	crashes    bool         // it crashes before its second command after that
+	inTransit  *heldCommand // what a canceled call did not wait for
+	arrivesAll bool         // that arrives when the other processes have ended
+	isLost     bool         // Redis lost the counter, or everything
+	lostPlain  bool         // the record had no ledger then
+	nextDay    bool         // midnight has come
+	midnightAt time.Time
+	clock      serverClock
 }
 
-// A process asks for numbers.
+// A process requests numbers.
 type process struct {
 	gen       *serial.Generator
-	held      []*heldCommand // commands that are held back
+	held      []*heldCommand // several, if a lock is released while the call goes on
 	lastReply string
-	results   []string           // of all its calls, "" for an error
-	issued    int                // count of numbers that it got
-	cancel    context.CancelFunc // of its call
-	hasLeft   bool               // the caller has left
-	dead      bool
+	results   []string // of all its calls, "" for an error
+	issued    int      // count of numbers that it got
+	cancel    context.CancelFunc
+	canceled  bool
+	crashed   bool
 	done      bool
+	doneAt    time.Time
 }
 
 // A heldCommand is held back until it is resumed with what happens to it.
@@ -142,118 +86,150 @@ type heldCommand struct {
 	count  int // commands held back before it
 }
 
-var errDead = errors.New("this process is dead")
+var errCrashed = errors.New("this process has crashed")
 
-// start starts the processes of a setting. If midnight is to come, it is so near that no call ends before it.
+// start starts the processes. If midnight is to come, it is so near that no call ends before it; otherwise it is so far
+// away that the run ends before it.
 func (s setting) start(t *testing.T, midnight bool) *run {
-	ctx, cancel := context.WithCancel(context.Background())
 	m := memory.Start(t)
-	r := &run{setting: s, redis: m, ledger: new(serialtest.Ledger), over: cancel, isOver: ctx.Done(),
-		owners: map[string]int{}, byRequest: map[string]string{}, stopped: -1, resumed: -1, left: -1}
-	r.day = time.Now().Add(24 * time.Hour)
-	before := 20 * time.Second // more than a run takes
+	r := &run{setting: s, redis: m, ledger: new(serialtest.Ledger), owners: map[string]int{},
+		byRequest: map[string]string{}, clock: serverClock{top: map[string]int64{}}, faulty: -1, suspended: -1}
+	r.ctx, r.over = context.WithCancel(context.Background())
+	s.processes = cmp.Or(s.processes, 2)
+	r.setting.processes = s.processes
+	if s.before == yesterday {
+		r.issueBefore(t)
+		r.issued = nil
+		time.Sleep(24 * time.Hour)
+	}
+	r.midnightAt = time.Now().Add(24 * time.Hour)
+	remaining := 20 * time.Second
 	if midnight {
-		before = 1500 * time.Millisecond
+		remaining = 1500 * time.Millisecond
 	}
-	time.Sleep(24*time.Hour - before)
-	first := newGenerator(t, m.Client(), append(s.options(r.ledger), serial.WithKeyPrefix("other"))...)
-	_, err := first.Next(ctx, "OTHER") // the server knows the scripts
+	time.Sleep(24*time.Hour - remaining)
+	first := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithKeyPrefix("other"))
+	_, err := first.NextOnce(t.Context(), "OTHER", "any") // the server knows the scripts
 	require.NoError(t, err)
-	if s.sameRequest {
-		_, err := first.NextOnce(ctx, "ANOTHER", "any")
-		require.NoError(t, err)
-	}
-	if s.prepare != nil {
-		before := s
-		before.ledger = s.ledger && !s.mixed
-		r.issued = s.prepare(t, m, before.options(r.ledger))
+	if s.before != yesterday {
+		r.issueBefore(t)
 	}
 	for range s.processes {
 		r.processes = append(r.processes, &process{})
 	}
-	if i := s.processes - 1; s.fastClock { // the last process is an operator; before others begin, who read the clock
-		r.processes[i].done = true
-		r.clock = serverClock{top: map[string]int64{}, operator: newGenerator(t, m.Client(hook{r, i}), s.options(nil)...)}
-	}
 	for i, p := range r.processes {
-		if p.done {
-			break
-		}
-		own := s
-		own.ledger = s.ledger && !(s.mixed && i == 0)
-		opts := append(own.options(heldLedger{r.ledger, r, i}), r.explain(p))
-		if s.twoStarts && i == s.processes-1 {
-			opts = append(opts, serial.WithStart(laterStart))
-		}
-		if s.takesOver && i == s.processes-1 {
-			opts = append(opts, serial.WithLocation(west))
-		}
-		p.gen = newGenerator(t, m.Client(hook{r, i}), opts...)
+		p.gen = newGenerator(t, m.Client(r.hook(i)), r.options(i)...)
 		go func() {
-			for nth := range s.each {
-				r.ask(i, nth)
+			if s.fault == fastClock && r.isOperator(i) {
+				r.raise(p.gen, i)
+			}
+			for nth := 0; nth < s.each && !(s.fault == fastClock && r.isOperator(i)); nth++ {
+				r.call(i, nth)
 			}
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			p.done = true
+			p.done, p.doneAt = true, time.Now()
 		}()
 	}
 	return r
 }
 
-// explain returns the option by which a process reports numbers that nobody got. The dead report nothing.
-func (r *run) explain(p *process) serial.Option {
-	return serial.WithHooks(serial.Hooks{Unused: func(_ context.Context, e serial.Explanation) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if !p.dead {
-			r.explained = append(r.explained, e)
-		}
-	}})
+// issueBefore does what happened before the processes start.
+func (r *run) issueBefore(t *testing.T) {
+	n := 1
+	switch r.before {
+	case "":
+		return
+	case prepared:
+		require.NoError(t, newGenerator(t, r.redis.Client(), r.options(beforeAll)...).Prepare(t.Context(), "IS"))
+		return
+	case fullBlock:
+		n = block
+	}
+	numbers, err := newGenerator(t, r.redis.Client(), r.options(beforeAll)...).NextN(t.Context(), "IS", n)
+	require.NoError(t, err)
+	r.issued = texts(numbers)
+	if r.before == lost {
+		r.lose(r.counter())
+	}
 }
 
-// ask has a process ask for its nth number.
-func (r *run) ask(i, nth int) {
-	p, ctx := r.processes[i], context.Background()
-	if r.leaving {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(ctx)
-		defer cancel()
+// These are not processes, but the generators that are used before and after all of them.
+const beforeAll, afterAll = -2, -1
+
+// options returns the options of a process's generator.
+func (r *run) options(i int) []serial.Option {
+	held := ledger{r.ledger, r, i}
+	opts := []serial.Option{serial.WithLocation(time.UTC)}
+	if r.setting.ledger && !(r.mixed && (i == 0 || i == beforeAll)) {
+		opts = append(opts, serial.WithLedger(held, block))
+	}
+	if r.floor {
+		opts = append(opts, serial.WithFloor(held.floor))
+	}
+	if r.fault == fastClock {
+		opts = append(opts, serial.WithMaxSkew(-1))
+	}
+	if r.shared {
+		opts = append(opts, serial.WithSharedCounter())
+	}
+	if r.printsDay {
+		opts = append(opts, serial.WithPeriod(serial.PerYear))
+	}
+	if i >= r.setting.processes-r.lateStarts || r.begin == prepare {
+		opts = append(opts, serial.WithStart(lateStart))
+	}
+	if r.isOperator(i) && r.begin == takeover {
+		opts = append(opts, serial.WithLocation(west))
+	}
+	return append(opts, serial.WithHooks(serial.Hooks{Unused: func(_ context.Context, e serial.Explanation) {
 		r.mu.Lock()
-		p.hasLeft, p.cancel = false, cancel
-		r.mu.Unlock()
-	}
-	next, request := p.gen.NextNumber, ""
-	if r.sameRequest {
-		request = "everybody's"
-		if nth > 0 {
-			request = fmt.Sprintf("%d of %d", nth, i)
+		defer r.mu.Unlock()
+		if i < 0 || !r.processes[i].crashed {
+			r.explained = append(r.explained, e)
 		}
-		next = func(ctx context.Context, typ string) (serial.Number, error) { return p.gen.NextOnce(ctx, typ, request) }
-	}
+	}}))
+}
+
+// isOperator reports whether a process is the one that raises or takes over.
+func (r *run) isOperator(i int) bool { return i == r.setting.processes-1 }
+
+// call has a process request its nth number.
+func (r *run) call(i, nth int) {
+	p, typ, request := r.processes[i], "IS", ""
+	ctx := context.Background() // a call whose context cannot end takes another path
 	r.mu.Lock()
+	if r.fault == cancel {
+		p.canceled = false
+		ctx, p.cancel = context.WithCancel(ctx)
+		defer p.cancel()
+	}
 	raised := r.clock.raised
 	r.mu.Unlock()
-	typ := "IS"
 	if r.shared {
 		typ = fmt.Sprint("T", i)
 	}
-	var n serial.Number
 	var err error
 	switch {
 	case nth > 0:
-	case r.prepares:
+	case r.begin == prepare:
 		err = p.gen.Prepare(ctx, typ)
-	case r.setting.raises && i == r.setting.processes-1:
-		err = p.gen.Raise(ctx, typ, laterStart)
-	case r.takesOver && i == r.setting.processes-1:
+	case r.begin == raise && r.isOperator(i):
+		err = p.gen.Raise(ctx, typ, lateStart)
+	case r.begin == takeover && r.isOperator(i):
 		err = p.gen.Takeover(ctx, typ, 0)
 	}
-	if err == nil {
-		n, err = next(ctx, typ)
-		if r.setting.raises && i == r.setting.processes-1 && err == nil && n.Seq <= laterStart {
-			err = fmt.Errorf("%s after Raise to %d", n, laterStart)
-		}
+	var n serial.Number
+	switch {
+	case err != nil:
+	case r.begin == once:
+		request = requestOf(i, nth)
+		n, err = p.gen.NextOnce(ctx, typ, request)
+	default:
+		n, err = p.gen.NextNumber(ctx, typ)
+	}
+	if err == nil && r.begin == raise && r.isOperator(i) && n.Seq <= lateStart {
+		err = fmt.Errorf("%s after Raise to %d", n, lateStart)
 	}
 	number := n.String()
 	if r.shared && err == nil {
@@ -263,43 +239,64 @@ func (r *run) ask(i, nth int) {
 	defer r.mu.Unlock()
 	p.results = append(p.results, number)
 	switch {
-	case p.dead:
-	case p.hasLeft && errors.Is(err, context.Canceled):
-	case errors.Is(err, os.ErrDeadlineExceeded) && r.resumed == i: // its process stood still until its time was over
-	case r.mayGet(i, err):
-	case r.fastClock && r.clock.back && !raised && r.clock.mayCause(err):
+	case p.crashed || err != nil && r.mayGet(i, raised, err):
 	case err != nil:
 		r.failed = append(r.failed, err)
-	case request != "" && r.byRequest[request] == number:
-		p.issued++
 	default:
 		p.issued++
-		r.issued = append(r.issued, number)
-		if request == "" {
-			return
+		if before := r.byRequest[request]; request == "" || before == "" {
+			r.issued = append(r.issued, number)
+		} else if before != number {
+			r.failed = append(r.failed, fmt.Errorf("request %s got %s, and then %s", request, before, number))
 		}
-		if first := r.byRequest[request]; first != "" {
-			r.failed = append(r.failed, fmt.Errorf("request %s got %s, and then %s", request, first, number))
+		if request != "" {
+			r.byRequest[request] = number
 		}
-		r.byRequest[request] = number
 	}
 }
 
-// mayGet reports whether a process may get err by now. The caller holds mu.
-func (r *run) mayGet(i int, err error) bool {
+// requestOf returns the ID of the nth request of a process. All processes have the first one.
+func requestOf(i, nth int) string {
+	if nth == 0 {
+		return "first"
+	}
+	return fmt.Sprintf("%d of %d", nth, i)
+}
+
+// mayGet reports whether a call of a process may fail with err. raised says whether it began after the operator had
+// raised the counter. The caller holds mu.
+func (r *run) mayGet(i int, raised bool, err error) bool {
 	ledger := r.setting.ledger && !(r.mixed && i == 0)
 	switch {
+	case i >= 0 && r.processes[i].canceled && errors.Is(err, context.Canceled):
+		return true
+	case errors.Is(err, os.ErrDeadlineExceeded): // it was suspended until its time was over
+		return r.fault == crash && r.faulty == i
+	case r.fault == deny && strings.Contains(err.Error(), "NOPERM"):
+		return true
+	case r.fault == fastClock && r.clock.back && !raised && r.clock.mayCause(err):
+		return true
 	case errors.Is(err, serial.ErrCounterLost):
-		return r.lost && (!ledger || r.mixed && r.lostPlain)
+		return r.isLost && !r.floor && (!ledger || r.mixed && r.lostPlain)
 	case errors.Is(err, serial.ErrConflict):
-		return r.mixed && !ledger && r.dayHasLedger() || r.takesOver
+		return r.mixed && !ledger && r.recordHasLedger() || r.begin == takeover
 	}
 	return false
 }
 
-// dayHasLedger reports whether the record says that the day has a ledger.
-func (r *run) dayHasLedger() bool {
+// recordHasLedger reports whether the record says that the day has a ledger.
+func (r *run) recordHasLedger() bool {
 	return strings.HasSuffix(r.redis.HGet(r.record(), "entered"), " ledger")
+}
+
+// lose makes Redis lose a key, or everything.
+func (r *run) lose(key string) {
+	r.isLost, r.lostPlain = true, !r.recordHasLedger()
+	if key == "" {
+		r.redis.FlushAll()
+	} else {
+		r.redis.Del(key)
+	}
 }
 
 // record returns the key of the record.
@@ -312,76 +309,75 @@ func (r *run) record() string {
 
 // counter returns the key of the day's counter.
 func (r *run) counter() string {
-	layout := "20060102"
 	if r.printsDay {
-		layout = "2006"
+		return r.record() + time.Now().UTC().Format(":2006")
 	}
-	return r.record() + ":" + time.Now().UTC().Format(layout)
+	return r.record() + time.Now().UTC().Format(":20060102")
 }
 
-// hold holds a command back until it is resumed, and returns what happens to it.
-func (r *run) hold(i int, name string) (what string) {
-	p := r.processes[i]
-	r.mu.Lock()
-	if p.dead || r.released {
-		defer r.mu.Unlock()
-		if p.dead {
-			return dies
-		}
-		return proceeds
-	}
-	r.count++
-	c := &heldCommand{name, make(chan string, 1), r.count}
-	p.held = append(p.held, c)
-	r.mu.Unlock()
-	return <-c.resume
-}
-
-// send has a process send a command when it is its turn, or suffer what happens to it.
+// send has a process send a command when it is its turn, or suffer what the run has chosen.
 func (r *run) send(ctx context.Context, i int, name string, command func(ctx context.Context) error) error {
 	what := r.hold(i, name)
 	switch what {
-	case dies:
-		r.die(i)
-		return errDead
-	case leaves:
-		r.leave(i, false)
+	case crashes:
+		return r.crash(i)
+	case cancels:
+		r.cancel(i, false)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-	case leavesInFlight, leavesHanging:
-		r.leave(i, true)
-		ctx = context.WithoutCancel(ctx) // it is in the network already
+	case cancelsInFlight, cancelsHanging:
+		r.cancel(i, true)
 	}
-	if what == proceeds { // however late, it is in the network already
-		ctx = context.WithoutCancel(ctx)
+	if command, denied := strings.CutPrefix(what, deniesOnce); denied {
+		r.redis.Deny(command)
+		defer r.redis.Deny("")
+	} else if command, denied := strings.CutPrefix(what, denies); denied {
+		r.redis.Deny(command)
 	}
-	err := command(ctx)
+	err := command(context.WithoutCancel(ctx)) // however late, it is in the network already
 	switch what {
-	case leavesAfter:
-		r.leave(i, true)
-	case diesAfter:
-		r.die(i)
-		return errDead
+	case cancelsAfter:
+		r.cancel(i, true)
+	case crashesAfter:
+		return r.crash(i)
 	}
 	return err
 }
 
-func (r *run) die(i int) {
+// hold holds a command back until it is resumed, and returns what happens to it.
+func (r *run) hold(i int, name string) (what string) {
 	r.mu.Lock()
-	r.processes[i].dead = true
+	c, p := &heldCommand{name, make(chan string, 1), r.count}, r.processes[i]
+	switch {
+	case p.crashed:
+		c.resume <- crashes
+	case r.released:
+		c.resume <- proceeds
+	default:
+		r.count++
+		p.held = append(p.held, c)
+	}
 	r.mu.Unlock()
-	<-r.isOver
+	return <-c.resume
 }
 
-// leave ends the context of a process's call. A command in transit waits for its turn.
-func (r *run) leave(i int, transit bool) {
+func (r *run) crash(i int) error {
+	r.mu.Lock()
+	r.processes[i].crashed = true
+	r.mu.Unlock()
+	<-r.ctx.Done()
+	return errCrashed
+}
+
+// cancel ends the context of a process's call. A command that is in transit waits for its turn.
+func (r *run) cancel(i int, transit bool) {
 	c, p := &heldCommand{resume: make(chan string, 1)}, r.processes[i]
 	r.mu.Lock()
-	p.hasLeft, r.left, r.leftAt = true, i, time.Now()
+	p.canceled = true
 	p.cancel()
 	if transit && !r.released {
-		r.transit = c
+		r.inTransit = c
 	} else {
 		c.resume <- arrives
 	}
@@ -389,12 +385,14 @@ func (r *run) leave(i int, transit bool) {
 	<-c.resume
 }
 
-// release holds nothing back any longer. The caller holds mu.
+// release holds nothing back any more.
 func (r *run) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.released = true
-	if r.transit != nil {
-		r.transit.resume <- arrives
-		r.transit = nil
+	if r.inTransit != nil {
+		r.inTransit.resume <- arrives
+		r.inTransit = nil
 	}
 	for _, p := range r.processes {
 		for _, c := range p.held {
@@ -404,152 +402,113 @@ func (r *run) release() {
 	}
 }
 
-// A hook is around every command of a process's client. The commands of a pipeline are held back one after the other.
-type hook struct {
-	r *run
-	i int // the process
-}
-
-func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { return h.process(ctx, cmd, next, "") }
-}
-
-func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) (failure error) {
-		one := func(ctx context.Context, cmd redis.Cmder) error { return next(ctx, []redis.Cmder{cmd}) }
+// hook holds every command of a process's client back, also those of a pipeline, one after the other.
+func (r *run) hook(i int) redis.Hook {
+	return redistest.Hook(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) (failure error) {
 		before := ""
 		for nth, cmd := range cmds {
-			err := h.process(ctx, cmd, one, before)
-			if err != nil && (err == errDead || err == ctx.Err()) { // nothing is sent any more
+			err := r.process(ctx, i, cmd, next, before)
+			if err != nil && (err == errCrashed || err == ctx.Err()) { // nothing more is sent
 				for _, later := range cmds[nth+1:] {
 					later.SetErr(err)
 				}
 				return err
 			}
 			failure = cmp.Or(failure, err)
-			h.r.mu.Lock()
-			before = h.r.processes[h.i].lastReply + ", "
-			h.r.mu.Unlock()
+			r.mu.Lock()
+			before = r.processes[i].lastReply + ", "
+			r.mu.Unlock()
 		}
 		return failure
-	}
+	})
 }
 
-// process sends a command when it is its turn. before are the replies to the commands before it in a pipeline.
-func (h hook) process(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook, before string) error {
+// process sends a command when it is its turn. before has the replies to the commands before it in a pipeline.
+func (r *run) process(ctx context.Context, i int, cmd redis.Cmder, next redis.ProcessPipelineHook,
+	before string) error {
 	name, args := cmd.Name(), cmd.Args()
+	send := func(ctx context.Context) error { return next(ctx, []redis.Cmder{cmd}) }
 	switch name {
 	case "set":
 		name = "lock"
-		h.r.own(args[2], h.i)
+		r.mu.Lock()
+		r.owners[fmt.Sprint(args[2])] = i
+		r.mu.Unlock()
 	case "eval", "evalsha":
 		name = scriptName(args)
 	default: // setting up a connection
-		return next(ctx, cmd)
+		return send(ctx)
 	}
-	err := h.r.send(ctx, h.i, name, func(ctx context.Context) error { return next(ctx, cmd) })
+	err := r.send(ctx, i, name, send)
 	if err != nil {
 		cmd.SetErr(err)
 	}
-	if err != errDead {
-		h.r.observeReply(h.i, before+name, cmd, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.processes[i].lastReply = fmt.Sprint(before, name, " ", err)
+	if value, ok := cmd.(interface{ Val() any }); ok { // the library's commands embed a *redis.Cmd
+		r.processes[i].lastReply += fmt.Sprint(value.Val())
 	}
 	return err
 }
 
-// scriptName says what a script is sent for.
+// scriptName describes the purpose of a script.
 func scriptName(args []any) string {
 	options, _ := args[len(args)-1].(string)
-	name := "take" + options
 	switch {
-	case args[2] == 1 || args[2] == "1":
-		name = "release"
-	case strings.Contains(options, `"grant":`):
-		name = "grant"
-	case strings.Contains(options, `"next":`):
-		name = "prepare"
+	case fmt.Sprint(args[2]) == "1":
+		return fmt.Sprint("release ", args[3])
 	case strings.HasPrefix(options, "{"):
-		name = "take with options"
+		options = strings.Join(regexp.MustCompile(`"(grant|next|once)":`).FindAllString(options, -1), " ")
 	}
-	return fmt.Sprint(name, " ", args[3])
+	return fmt.Sprint("take ", options, " ", args[3])
 }
 
-// own notes which process made the token of a lock.
-func (r *run) own(token any, i int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.owners[fmt.Sprint(token)] = i
-}
-
-func (r *run) observeReply(i int, name string, cmd redis.Cmder, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	text := name + " " + fmt.Sprint(err)
-	if value, ok := cmd.(interface{ Val() any }); ok { // the library's commands embed a *redis.Cmd
-		reply := value.Val()
-		var details map[string]any
-		if object, ok := reply.(string); ok && json.Unmarshal([]byte(object), &details) == nil {
-			delete(details, "seconds")
-			delete(details, "micros")
-			reply = details
-		}
-		if key, ok := cmd.Args()[3].(string); ok && r.fastClock {
-			r.clock.observe(key, lastIssued(reply))
-		}
-		text += fmt.Sprint(reply)
-	}
-	r.processes[i].lastReply = text
-}
-
-// lastIssued returns the last sequence that a script issued, 0 if none.
-func lastIssued(reply any) (seq int64) {
-	switch r := reply.(type) {
-	case int64:
-		return r
-	case map[string]any:
-		if slices.Contains([]any{"there", "raised", "part"}, r["status"]) {
-			_, _ = fmt.Sscan(fmt.Sprint(r["last"]), &seq)
-		}
-	}
-	return seq
-}
-
-// A heldLedger is the ledger of one process, whose reservations are held back as its commands are.
-type heldLedger struct {
+// A ledger is the ledger and the floor of one process. Its requests are held back as commands are.
+type ledger struct {
 	*serialtest.Ledger
 	r *run
-	i int
+	i int // negative if nothing is held back
 }
 
-func (l heldLedger) Reserve(ctx context.Context, reservation serial.Reservation) (after int64, err error) {
-	err = l.r.send(ctx, l.i, "reserve", func(ctx context.Context) error {
-		// A database may notice too late that its caller has left.
-		after, err = l.Ledger.Reserve(context.WithoutCancel(ctx), reservation)
+func (l ledger) Reserve(ctx context.Context, reservation serial.Reservation) (int64, error) {
+	return l.ask(ctx, "reserve", func() (int64, error) {
+		return l.Ledger.Reserve(context.WithoutCancel(ctx), reservation)
+	})
+}
+
+// floor returns the greatest number issued, and more if others may have been issued that were lost.
+func (l ledger) floor(ctx context.Context, _ string, start time.Time) (int64, error) {
+	return l.ask(ctx, "floor", func() (last int64, err error) {
+		l.r.mu.Lock()
+		defer l.r.mu.Unlock()
+		for _, number := range l.r.issued {
+			if strings.HasPrefix(number, "IS"+start.Format("20060102")) {
+				last = max(last, sequence(number))
+			}
+		}
+		if l.r.isLost {
+			last += margin
+		}
+		return last, nil
+	})
+}
+
+func (l ledger) ask(ctx context.Context, name string, reply func() (int64, error)) (n int64, err error) {
+	if l.i < 0 {
+		return reply()
+	}
+	err = l.r.send(ctx, l.i, name, func(context.Context) error {
+		n, err = reply()
 		return err
 	})
-	if err == errDead {
+	if err != nil {
 		return 0, err
 	}
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
-	l.r.processes[l.i].lastReply = fmt.Sprint("reserved ", after, err)
-	return after, err
-}
-
-// awaitCommands lets time pass until a command of every process is held back, unless it is dead or done. Once a caller
-// has left, one command is enough: the time that passes is then what the others wait.
-func (r *run) awaitCommands(t *testing.T) {
-	r.await(t, func(p *process) bool {
-		r.afterMidnight = r.afterMidnight || !time.Now().Before(r.day)
-		return p.done || p.dead || len(p.held) > 0 || r.left >= 0 && len(r.eventsAfterLeaving()) > 0
-	})
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range r.processes { // those of one instant come in any order
-		slices.SortFunc(p.held, func(a, b *heldCommand) int { return strings.Compare(a.name, b.name) })
-	}
+	l.r.processes[l.i].lastReply = fmt.Sprint(name, " ", n)
+	return n, nil
 }
 
 // await lets time pass until ready is true for every process. It calls ready with mu held.

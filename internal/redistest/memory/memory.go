@@ -49,9 +49,12 @@ func (m *Redis) SetClock(now time.Time) {
 			lives[key] = m.TTL(key) + back
 		}
 	}
+	goesBack := ahead < m.ahead
 	m.ahead = ahead
 	m.SetTime(now)
-	m.ClockTTL(true) // from now on
+	if goesBack {
+		m.ClockTTL(true) // counts from now on
+	}
 	for key, left := range lives {
 		m.SetTTL(key, left)
 	}

@@ -1,0 +1,246 @@
+//go:build unix
+
+package faults
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Workers are the processes that issue. One that is killed is replaced by a new one, which remembers nothing.
+type workers struct {
+	t       *testing.T
+	setting setting
+	journal *journal
+
+	mu       sync.Mutex
+	alive    []*process
+	started  int
+	killed   int
+	stopping bool
+	all      sync.WaitGroup
+}
+
+// A process is a worker as seen from outside.
+type process struct {
+	number int
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	pause  time.Duration // for which a trap suspends it
+	doomed bool          // may be killed
+	done   bool          // says that it ends
+}
+
+func startWorkers(t *testing.T, s setting, j *journal, n int) *workers {
+	w := &workers{t: t, setting: s, journal: j}
+	t.Cleanup(func() { // if the test failed at once
+		w.mu.Lock()
+		w.stopping = true
+		for _, p := range w.alive {
+			p.doomed = true
+			_ = p.cmd.Process.Kill()
+		}
+		w.mu.Unlock()
+		w.all.Wait()
+	})
+	for range n {
+		w.start()
+	}
+	return w
+}
+
+func (w *workers) start() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopping {
+		return
+	}
+	w.started++
+	w.setting.Seed++
+	config, _ := json.Marshal(w.setting)
+	p := &process{number: w.started, cmd: exec.Command(os.Args[0])}
+	// A race ends the worker at once. In its own process group, it does not stay suspended if this one dies.
+	p.cmd.Env = append(os.Environ(), workerVariable+"="+string(config), "GORACE=halt_on_error=1")
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.Stderr = os.Stderr
+	stdout, err1 := p.cmd.StdoutPipe()
+	stdin, err2 := p.cmd.StdinPipe()
+	p.stdin = stdin
+	if err := errors.Join(err1, err2, p.cmd.Start()); err != nil {
+		w.t.Errorf("worker: %v", err)
+		return
+	}
+	w.alive = append(w.alive, p)
+	w.all.Go(func() { w.follow(p, stdout) })
+}
+
+// follow reads a worker's messages until it ends.
+func (w *workers) follow(p *process, stdout io.Reader) {
+	messages := json.NewDecoder(stdout)
+	for m := (message{}); messages.Decode(&m) == nil; m = (message{}) {
+		w.hear(p, m)
+	}
+	err := p.cmd.Wait()
+	w.mu.Lock()
+	w.alive = slices.DeleteFunc(w.alive, func(other *process) bool { return other == p })
+	killed := !p.done && p.doomed && p.cmd.ProcessState.ExitCode() == -1 // by a signal
+	if killed {
+		w.killed++
+	} else if !p.done || err != nil {
+		w.t.Errorf("worker %d: %v", p.number, err)
+	}
+	w.mu.Unlock()
+	w.journal.ended(p.number, killed)
+	if p.doomed {
+		w.start()
+	}
+}
+
+func (w *workers) hear(p *process, m message) {
+	if m.Call != nil {
+		m.Call.Worker = p.number
+	}
+	switch m.What {
+	case "begin":
+		w.journal.begin(*m.Call)
+	case "end":
+		w.journal.end(*m.Call)
+	case "unheard":
+		w.journal.mayLose(m.Type, m.N)
+	case "unused":
+		w.journal.explain(series{m.Unused.Type, w.setting.period(m.Unused.Start)}, *m.Unused)
+	case "trapped":
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.journal.disturb(p.pause)
+		if p.pause > 0 {
+			for late := range 60 { // it may stop only after it was resumed
+				time.AfterFunc(p.pause+time.Duration(late)*time.Second, p.resume)
+			}
+		}
+	case "leak":
+		w.t.Errorf("worker %d leaks goroutines:\n%s", p.number, m.Goroutine)
+	case "done":
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		p.done = true
+	}
+}
+
+func (p *process) send(c command) {
+	line, _ := json.Marshal(c)
+	_, _ = p.stdin.Write(append(line, '\n'))
+}
+
+func (p *process) resume() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
+
+// strike lets something happen to a worker.
+func (w *workers) strike(s step) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.alive) == 0 || s.worker == "" {
+		return
+	}
+	p := w.alive[s.which%len(w.alive)]
+	switch s.worker {
+	case killed:
+		w.kill(p)
+	case suspended:
+		if p.cmd.Process.Signal(syscall.SIGSTOP) == nil {
+			w.journal.disturb(s.pause)
+			time.AfterFunc(s.pause, p.resume)
+		}
+	case killedOpening, killedReserving:
+		p.pause, p.doomed = 0, true
+		p.send(command{Trap: traps[s.worker], Boundary: s.boundary, Signal: syscall.SIGKILL})
+	case suspendedOpening, suspendedReserving:
+		p.pause = s.pause
+		p.send(command{Trap: traps[s.worker], Boundary: s.boundary, Signal: syscall.SIGSTOP})
+	}
+}
+
+// kill kills a worker. The caller holds mu.
+func (w *workers) kill(p *process) {
+	p.doomed = true
+	_ = p.cmd.Process.Kill()
+	w.journal.disturb(0)
+}
+
+// replace kills all workers, and returns when others have started.
+func (w *workers) replace() {
+	w.mu.Lock()
+	want := w.started + len(w.alive)
+	for _, p := range w.alive {
+		w.kill(p)
+	}
+	w.mu.Unlock()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		w.mu.Lock()
+		started := w.started
+		w.mu.Unlock()
+		if started >= want {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatal("workers were killed, and others did not start")
+		}
+	}
+}
+
+// hurry gives all calls short deadlines for a while.
+func (w *workers) hurry(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.alive {
+		p.send(command{Hurry: d})
+	}
+}
+
+// waiting lists the workers and types for which no call begun since then has succeeded.
+func (w *workers) waiting(since int64) (missing []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.alive) == 0 {
+		return []string{"no worker is alive"}
+	}
+	w.journal.mu.Lock()
+	defer w.journal.mu.Unlock()
+	for _, p := range w.alive {
+		for _, typ := range usedTypes {
+			if w.journal.latest[p.number][typ] < since {
+				missing = append(missing, fmt.Sprintf("worker %d %s", p.number, typ))
+			}
+		}
+	}
+	return missing
+}
+
+// stop has all workers end, and returns when all their messages have been read.
+func (w *workers) stop() {
+	w.mu.Lock()
+	w.stopping = true
+	for _, p := range w.alive {
+		p.send(command{Quit: true})
+	}
+	w.mu.Unlock()
+	overdue := time.AfterFunc(45*time.Second, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, p := range w.alive {
+			w.t.Errorf("worker %d did not end", p.number)
+			_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+			p.resume() // a suspended process does not notice
+		}
+	})
+	w.all.Wait()
+	overdue.Stop()
+}
