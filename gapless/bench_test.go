@@ -110,7 +110,7 @@ func against(b *testing.B, d *database, callers, types int) {
 					}
 					if err == nil {
 						done.Add(1)
-					} else if !again(err) { // MySQL's deadlocks at first use
+					} else if !repeatable(err) { // MySQL's deadlocks at first use
 						b.Error(err)
 						return
 					}

@@ -26,16 +26,17 @@ func requireConflict(t *testing.T, g *gapless.Generator, tx *sql.Tx, typ, want s
 	_, err := g.Next(t.Context(), tx, typ)
 	require.ErrorIs(t, err, serial.ErrConflict)
 	require.ErrorContains(t, err, want)
-	for _, day := range []string{"1999-10-24", "2021-10-24", "2040-10-24"} {
-		_, err = g.NextOn(t.Context(), tx, typ, serial.At(date(t, day)))
+	for _, year := range []int{1999, 2021, 2040} {
+		at := serial.On(year, time.October, 24)
+		_, err = g.NextOn(t.Context(), tx, typ, at)
 		require.ErrorIs(t, err, serial.ErrConflict)
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err,
 			"to count in another way, use another type, or another key prefix together with another literal in the template")
-		err = g.Raise(t.Context(), tx, typ, serial.At(date(t, day)), 5)
+		err = g.Raise(t.Context(), tx, typ, at, 5)
 		require.ErrorIs(t, err, serial.ErrConflict)
 		require.ErrorContains(t, err, want)
-		_, err = g.Last(t.Context(), tx, typ, serial.At(date(t, day)))
+		_, err = g.Last(t.Context(), tx, typ, at)
 		require.ErrorIs(t, err, serial.ErrConflict)
 		require.ErrorContains(t, err, want)
 	}
@@ -47,7 +48,7 @@ func TestOneCalendar(t *testing.T) {
 		db := d.open(t)
 		days, weeks := d.generator(t, db), d.generator(t, db, perWeek()...)
 		april, july := d.generator(t, db, perYear(time.April)...), d.generator(t, db, perYear(time.July)...)
-		day := date(t, "2021-10-24")
+		day := october(24)
 		takes := func(g *gapless.Generator, tx *sql.Tx, typ string, want int64) {
 			t.Helper()
 			requireSeq(t, want)(g.NextOn(t.Context(), tx, typ, serial.At(day)))
@@ -76,7 +77,7 @@ func TestOneCalendar(t *testing.T) {
 			require.NoError(t, err)
 			requireConflict(t, weeks, tx, "D", "D is counted by days, but this scheme counts by weeks;")
 			takes(days, tx, "D", 4)
-			require.NoError(t, errOf(days.NextOn(t.Context(), tx, "D", serial.At(date(t, "2022-10-24")))))
+			require.NoError(t, errOf(days.NextOn(t.Context(), tx, "D", serial.On(2022, time.October, 24))))
 			_, err = tx.ExecContext(t.Context(), "DELETE FROM serial_gapless")
 			require.NoError(t, err)
 			requireConflict(t, weeks, tx, "D", "D is counted by days, but this scheme counts by weeks;")
@@ -86,38 +87,26 @@ func TestOneCalendar(t *testing.T) {
 	})
 }
 
-// If two calendars begin a series at the same moment, the second waits for the first one to end.
+// If two calendars begin a series at the same moment, the second one waits for the first.
 func TestCalendarsAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		db, admin := d.open(t), d.open(t)
+	servers(t, func(t *testing.T, d *database) {
+		db := d.open(t)
 		days, weeks := d.generator(t, db), d.generator(t, db, perWeek()...)
-		day := date(t, "2021-10-24")
+		at := serial.At(october(24))
 		for typ, end := range map[string]func(*sql.Tx) error{"C": (*sql.Tx).Commit, "R": (*sql.Tx).Rollback} {
-			first := begin(t, db)
-			require.NoError(t, errOf(days.NextOn(t.Context(), first, typ, serial.At(day))))
-			second := make(chan error)
-			go func() {
-				tx, err := db.BeginTx(t.Context(), nil)
-				if err != nil {
-					second <- err
-					return
-				}
-				_, err = weeks.NextOn(t.Context(), tx, typ, serial.At(day))
-				if committed := tx.Commit(); err == nil {
-					err = committed
-				}
-				second <- err
-			}()
-			d.waiting(t, admin, 1)
+			first, second := begin(t, db), begin(t, db)
+			require.NoError(t, errOf(days.NextOn(t.Context(), first, typ, at)))
+			id, result := d.connection(t, second), make(chan error, 1)
+			go func() { result <- errOf(weeks.NextOn(t.Context(), second, typ, at)) }()
+			require.Eventually(t, func() bool { return d.waits(t, db, id) }, 30*time.Second, time.Millisecond)
 			require.NoError(t, end(first))
-			last := weeks
-			if err := <-second; typ == "C" {
-				require.ErrorIs(t, err, serial.ErrConflict)
-				last = days
+			if typ == "C" {
+				require.ErrorIs(t, <-result, serial.ErrConflict)
 			} else {
-				require.NoError(t, err)
+				require.NoError(t, <-result)
 			}
-			requireSeq(t, 1)(last.Last(t.Context(), db, typ, serial.At(day)))
+			require.NoError(t, second.Commit())
+			requireSeq(t, 1)(map[string]*gapless.Generator{"C": days, "R": weeks}[typ].Last(t.Context(), db, typ, at))
 		}
 	})
 }
@@ -128,7 +117,7 @@ func TestRefusedCalendarStaysRefused(t *testing.T) {
 		db := d.open(t)
 		days := d.generator(t, db)
 		months := d.generator(t, db, serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}"))
-		day := date(t, "2021-10-24")
+		day := october(24)
 		commits(t, db, func(tx *sql.Tx) {
 			require.NoError(t, errOf(days.NextOn(t.Context(), tx, "IS", serial.At(day))))
 		})

@@ -31,12 +31,12 @@ func TestSQLX(t *testing.T) {
 		for _, end := range []func(*sqlx.Tx) error{(*sqlx.Tx).Rollback, (*sqlx.Tx).Commit} {
 			tx, err := x.BeginTxx(t.Context(), nil)
 			require.NoError(t, err)
-			n, err := g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24")))
+			n, err := g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))
 			require.NoError(t, err)
 			require.Equal(t, "IS202110240001", n.String())
 			require.NoError(t, end(tx))
 		}
-		requireSeq(t, 1)(g.Last(t.Context(), x, "IS", serial.At(date(t, "2021-10-24"))))
+		requireSeq(t, 1)(g.Last(t.Context(), x, "IS", serial.At(october(24))))
 	})
 }
 
@@ -44,7 +44,7 @@ func TestSQLX(t *testing.T) {
 func TestBun(t *testing.T) {
 	d := postgreSQL(t)
 	db, g := d.start(t)
-	day := date(t, "2021-10-24")
+	day := october(24)
 	orm := bun.NewDB(db, pgdialect.New())
 	tx, err := orm.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestGORM(t *testing.T) {
 			require.NoError(t, orm.AutoMigrate(&Invoice{}))
 			_, ok := orm.Statement.ConnPool.(gapless.Tx)
 			require.False(t, ok)
-			day := date(t, "2021-10-24").AddDate(0, 0, i)
+			day := october(24).AddDate(0, 0, i)
 			place := func(fails error) error {
 				return orm.WithContext(t.Context()).Transaction(func(tx *gorm.DB) error {
 					n, err := g.NextOn(t.Context(), tx.Statement.ConnPool.(gapless.Tx), "IS", serial.At(day))

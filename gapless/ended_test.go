@@ -16,7 +16,7 @@ import (
 // requireEnded checks that nothing can be taken in tx, which the database has ended, and that nothing was.
 func requireEnded(t *testing.T, db *sql.DB, g *gapless.Generator, tx *sql.Tx, want string) {
 	t.Helper()
-	day := date(t, "2021-10-24")
+	day := october(24)
 	for _, typ := range []string{"IS", "NEW"} {
 		before, err := g.Last(t.Context(), db, typ, serial.At(day))
 		require.NoError(t, err)
@@ -27,12 +27,12 @@ func requireEnded(t *testing.T, db *sql.DB, g *gapless.Generator, tx *sql.Tx, wa
 			require.ErrorContains(t, g.Raise(t.Context(), tx, typ, serial.At(day), 100), want)
 		}
 		require.ErrorContains(t, errOf(g.Next(t.Context(), tx, typ)), want)
+		require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, typ, serial.At(october(5))), want)
+		require.ErrorContains(t, g.ReopenPeriods(t.Context(), tx, typ, serial.At(october(1))), want)
 		requireResult(t, before)(g.Last(t.Context(), db, typ, serial.At(day)))
 	}
 	_ = tx.Rollback() // some drivers report that there is none
-	var rows int
-	require.NoError(t, db.QueryRowContext(t.Context(), countRows).Scan(&rows))
-	require.Equal(t, 2, rows, "the row of IS and its gate")
+	require.Equal(t, 2, rows(t, db), "the row of IS and its gate")
 	commits(t, db, func(tx *sql.Tx) {
 		requireSeq(t, 2)(g.NextOn(t.Context(), tx, "IS", serial.At(day)))
 	})
@@ -52,7 +52,7 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 		execSQL(t, db, "CREATE TABLE documents (number varchar(100) NOT NULL PRIMARY KEY)")
 		execSQL(t, db, "INSERT INTO documents VALUES ('a'), ('b')")
 		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24")))))
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
 		})
 		tx := begin(t, db)
 		run(t, tx, "INSERT INTO documents VALUES ('c')")
@@ -131,24 +131,6 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 	})
 }
 
-// A server without the variable is detected, and numbers are then taken as everywhere.
-func TestSavepoints(t *testing.T) {
-	d := mariaDB(t)
-	db, g := d.start(t)
-	g.AsOn("/*M!") // makes the server treat the variable as a comment
-	for want := range int64(3) {
-		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, errOf(tx.ExecContext(t.Context(), "SAVEPOINT mine")))
-			requireSeq(t, want+1)(g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24"))))
-			require.NoError(t, errOf(tx.ExecContext(t.Context(), "RELEASE SAVEPOINT mine")))
-		})
-	}
-	tx := begin(t, db)
-	require.NoError(t, errOf(tx.ExecContext(t.Context(), "ROLLBACK")))
-	_, err := g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24")))
-	require.ErrorContains(t, err, "the database has ended the transaction")
-}
-
 // slow is a Tx whose statements wait.
 type slow struct {
 	*sql.Tx
@@ -179,7 +161,7 @@ func TestSharedTx(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
 		g, other := d.generator(t, db), d.generator(t, db)
-		day := date(t, "2021-10-24")
+		day := october(24)
 		tx := slow{begin(t, db), make(chan struct{}), make(chan struct{}), new(sync.Once)}
 		first := make(chan error)
 		go func() {
@@ -196,32 +178,4 @@ func TestSharedTx(t *testing.T) {
 		require.NoError(t, <-first)
 		requireSeq(t, 2)(other.NextOn(t.Context(), tx, "IS", serial.At(day)))
 	})
-}
-
-// Goroutines that share a transaction despite the rule get no number twice.
-func TestSharedTxUnique(t *testing.T) {
-	d := mariaDB(t)
-	db, g := d.start(t)
-	tx := begin(t, db)
-	var mu sync.Mutex
-	taken := map[int64]bool{}
-	var workers sync.WaitGroup
-	for range 2 {
-		workers.Go(func() {
-			for range 500 {
-				n, err := g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24")))
-				if err != nil {
-					continue
-				}
-				mu.Lock()
-				if taken[n.Seq] {
-					t.Errorf("%v comes twice", n)
-				}
-				taken[n.Seq] = true
-				mu.Unlock()
-			}
-		})
-	}
-	workers.Wait()
-	require.NotEmpty(t, taken)
 }

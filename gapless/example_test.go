@@ -14,24 +14,18 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// openShop opens a database in memory. The program imports the driver: _ "modernc.org/sqlite".
-func openShop() *sql.DB {
-	db, err := sql.Open("sqlite", ":memory:")
+// An invoice that fails leaves no gap: the next one gets its number.
+func Example() {
+	ctx := context.Background()
+	db, err := sql.Open("sqlite", ":memory:") // the program imports the driver: _ "modernc.org/sqlite"
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer db.Close()
 	db.SetMaxOpenConns(1) // each connection would have its own memory
 	if _, err := db.Exec("CREATE TABLE invoices (number TEXT NOT NULL UNIQUE, total INTEGER NOT NULL)"); err != nil {
 		log.Fatal(err)
 	}
-	return db
-}
-
-// An invoice that fails leaves no gap: the next one gets its number.
-func Example() {
-	ctx := context.Background()
-	db := openShop()
-	defer db.Close()
 	scheme, err := serial.NewScheme(serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:6}"))
 	if err != nil {
 		log.Fatal(err)
@@ -74,242 +68,22 @@ func Example() {
 	// INV-000002
 }
 
-// An invoice of last year that is entered late gets the next number of last year.
-func ExampleGenerator_NextOn() {
-	ctx := context.Background()
-	db := openShop()
-	defer db.Close()
-	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
-		serial.WithYearStart(time.April, 1), serial.WithTemplate("{type}/{date:FFFF-EE}/{seq:4}"))
+// openNumbers opens a database in memory, as Example does. By default, it counts invoices by the year.
+func openNumbers(ctx context.Context, opts ...serial.Option) (*sql.DB, *gapless.Generator) {
+	scheme, err := serial.NewScheme(append([]serial.Option{serial.WithLocation(time.UTC),
+		serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}")}, opts...)...)
 	if err != nil {
 		log.Fatal(err)
 	}
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
 	numbers, err := gapless.New(gapless.SQLite, scheme)
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := numbers.CreateTable(ctx, db); err != nil {
-		log.Fatal(err)
-	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, date := range []time.Time{
-		time.Date(2025, 3, 31, 0, 0, 0, 0, time.UTC),
-		time.Date(2025, 4, 1, 0, 0, 0, 0, time.UTC),
-		time.Date(2025, 3, 30, 0, 0, 0, 0, time.UTC),
-	} {
-		number, err := numbers.NextOn(ctx, tx, "INV", serial.At(date))
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(number)
-	}
-	if err := tx.Commit(); err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// INV/2024-25/0001
-	// INV/2025-26/0001
-	// INV/2024-25/0002
-}
-
-// An invoice that is dated back would break the order of dates. It is refused, and then issued with today's date.
-func ExampleWithChronology() {
-	ctx := context.Background()
-	db := openShop()
-	defer db.Close()
-	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerMonth),
-		serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:3}"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	numbers, err := gapless.New(gapless.SQLite, scheme, gapless.WithChronology())
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := numbers.CreateTable(ctx, db); err != nil {
-		log.Fatal(err)
-	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, day := range []int{24, 20, 26} {
-		number, err := numbers.NextOn(ctx, tx, "INV", serial.On(2026, time.November, day))
-		if errors.Is(err, gapless.ErrOutOfOrder) {
-			fmt.Println(err)
-			number, err = numbers.NextOn(ctx, tx, "INV", serial.On(2026, time.November, 26))
-		}
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(number)
-	}
-	if err := tx.Commit(); err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// INV-20261124-001
-	// gapless: out of order: INV on 2026-11-20: period 202611 has a number of 2026-11-24; want that date or a later one
-	// INV-20261126-002
-	// INV-20261126-003
-}
-
-// Numbers that an old system has used are not taken again.
-func ExampleGenerator_Raise() {
-	ctx := context.Background()
-	db := openShop()
-	defer db.Close()
-	scheme, err := serial.NewScheme(serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	numbers, err := gapless.New(gapless.SQLite, scheme)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := numbers.CreateTable(ctx, db); err != nil {
-		log.Fatal(err)
-	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := numbers.Raise(ctx, tx, "INV", serial.At(time.Now()), 9997); err != nil {
-		log.Fatal(err)
-	}
-	for range 2 {
-		number, err := numbers.Next(ctx, tx, "INV")
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(number)
-	}
-	_, err = numbers.Next(ctx, tx, "INV")
-	fmt.Println(errors.Is(err, serial.ErrExhausted))
-	if err := tx.Commit(); err != nil { // the transaction can continue
-		log.Fatal(err)
-	}
-	last, err := numbers.Last(ctx, db, "INV", serial.At(time.Now()))
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(last)
-	// Output:
-	// INV-9998
-	// INV-9999
-	// true
-	// INV-9999
-}
-
-// October has been reported: an invoice that is entered late goes to November.
-func ExampleGenerator_ClosePeriods() {
-	ctx := context.Background()
-	db := openShop()
-	defer db.Close()
-	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerMonth),
-		serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	numbers, err := gapless.New(gapless.SQLite, scheme)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := numbers.CreateTable(ctx, db); err != nil {
-		log.Fatal(err)
-	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	posted := time.Date(2021, 10, 24, 0, 0, 0, 0, time.UTC)
-	number, err := numbers.NextOn(ctx, tx, "INV", serial.At(posted))
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(number)
-	if err := numbers.ClosePeriods(ctx, tx, "INV", serial.At(time.Date(2021, 11, 1, 0, 0, 0, 0, time.UTC))); err != nil {
-		log.Fatal(err)
-	}
-	number, err = numbers.NextOn(ctx, tx, "INV", serial.At(posted))
-	if errors.Is(err, gapless.ErrPeriodClosed) {
-		if posted, err = numbers.ClosedUntil(ctx, tx, "INV"); err == nil { // where the first open period begins
-			number, err = numbers.NextOn(ctx, tx, "INV", serial.At(posted))
-		}
-	}
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(number)
-	if err := tx.Commit(); err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// INV-202110-0001
-	// INV-202111-0001
-}
-
-// The last number of each month says how many invoices it has; an audit lists those that are not stored.
-func ExampleGenerator_Audit() {
-	ctx := context.Background()
-	db := openShop()
-	defer db.Close()
-	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerMonth),
-		serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	numbers, err := gapless.New(gapless.SQLite, scheme)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := numbers.CreateTable(ctx, db); err != nil {
-		log.Fatal(err)
-	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, day := range []int{1, 24, 33} {
-		if _, err := numbers.NextOn(ctx, tx, "INV", serial.At(time.Date(2021, 10, day, 0, 0, 0, 0, time.UTC))); err != nil {
-			log.Fatal(err)
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		log.Fatal(err)
-	}
-	months, err := numbers.History(ctx, db, "INV", 12)
-	if err != nil {
-		log.Fatal(err)
-	}
-	stored := map[string]error{"INV-202110-0002": nil, "INV-202111-0001": nil}
-	for _, last := range months {
-		report, err := numbers.Audit(ctx, db, "INV", serial.At(last.Start), maps.All(stored))
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(last, report.Clean(), report.Missing)
-	}
-	// Output:
-	// INV-202111-0001 true []
-	// INV-202110-0002 false [{1 1}]
-}
-
-// openNumbers opens a shop's database with the tables of a generator, which counts invoices by the year.
-func openNumbers(ctx context.Context) (*sql.DB, *gapless.Generator) {
-	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
-		serial.WithTemplate("{type}-{date:yyyy}-{seq:4}"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	numbers, err := gapless.New(gapless.SQLite, scheme)
-	if err != nil {
-		log.Fatal(err)
-	}
-	db := openShop()
 	if err := numbers.CreateTable(ctx, db); err != nil {
 		log.Fatal(err)
 	}
@@ -331,6 +105,139 @@ func inTransaction(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) {
 	}
 }
 
+// An invoice of last year that is entered late gets the next number of last year.
+func ExampleGenerator_NextOn() {
+	ctx := context.Background()
+	db, numbers := openNumbers(ctx, serial.WithYearStart(time.April, 1), serial.WithTemplate("{type}/{date:FFFF-EE}/{seq:4}"))
+	defer db.Close()
+	inTransaction(ctx, db, func(tx *sql.Tx) error {
+		for _, date := range []serial.When{
+			serial.On(2025, time.March, 30), serial.On(2025, time.April, 1), serial.On(2025, time.March, 31),
+		} {
+			number, err := numbers.NextOn(ctx, tx, "INV", date)
+			if err != nil {
+				return err
+			}
+			fmt.Println(number)
+		}
+		return nil
+	})
+	// Output:
+	// INV/2024-25/0001
+	// INV/2025-26/0001
+	// INV/2024-25/0002
+}
+
+// An invoice that is dated back would break the order of dates. It is refused, and then issued with today's date.
+func ExampleWithChronology() {
+	ctx := context.Background()
+	db, numbers := openNumbers(ctx, serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:3}"))
+	defer db.Close()
+	numbers, err := gapless.New(gapless.SQLite, numbers.Scheme(), gapless.WithChronology())
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := numbers.CreateTable(ctx, db); err != nil { // adds the columns for the dates
+		log.Fatal(err)
+	}
+	inTransaction(ctx, db, func(tx *sql.Tx) error {
+		for _, day := range []int{24, 20, 26} {
+			number, err := numbers.NextOn(ctx, tx, "INV", serial.On(2026, time.November, day))
+			if errors.Is(err, gapless.ErrOutOfOrder) {
+				fmt.Println(err)
+				number, err = numbers.NextOn(ctx, tx, "INV", serial.On(2026, time.November, 26))
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Println(number)
+		}
+		return nil
+	})
+	// Output:
+	// INV-20261124-001
+	// gapless: out of order: INV on 2026-11-20: period 2026 has a number of 2026-11-24; want that date or a later one
+	// INV-20261126-002
+	// INV-20261126-003
+}
+
+// Numbers that an old system has used are not taken again. After the last number, the transaction can go on.
+func ExampleGenerator_Raise() {
+	ctx := context.Background()
+	db, numbers := openNumbers(ctx)
+	defer db.Close()
+	year := serial.On(2026, time.January, 1)
+	inTransaction(ctx, db, func(tx *sql.Tx) error {
+		if err := numbers.Raise(ctx, tx, "INV", year, 9998); err != nil {
+			return err
+		}
+		number, err := numbers.NextOn(ctx, tx, "INV", year)
+		if err != nil {
+			return err
+		}
+		fmt.Println(number)
+		_, err = numbers.NextOn(ctx, tx, "INV", year)
+		fmt.Println(errors.Is(err, serial.ErrExhausted))
+		return nil
+	})
+	// Output:
+	// INV-2026-9999
+	// true
+}
+
+// October has been reported: an invoice that is entered late goes to November.
+func ExampleGenerator_ClosePeriods() {
+	ctx := context.Background()
+	db, numbers := openNumbers(ctx, serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}"))
+	defer db.Close()
+	inTransaction(ctx, db, func(tx *sql.Tx) error {
+		return numbers.ClosePeriods(ctx, tx, "INV", serial.On(2021, time.November, 1))
+	})
+	inTransaction(ctx, db, func(tx *sql.Tx) error {
+		number, err := numbers.NextOn(ctx, tx, "INV", serial.On(2021, time.October, 24))
+		if errors.Is(err, gapless.ErrPeriodClosed) {
+			var open time.Time // where the first open period begins
+			if open, err = numbers.ClosedUntil(ctx, tx, "INV"); err == nil {
+				number, err = numbers.NextOn(ctx, tx, "INV", serial.At(open))
+			}
+		}
+		fmt.Println(number)
+		return err
+	})
+	// Output:
+	// INV-202111-0001
+}
+
+// The last number of each month says how many invoices it has; an audit lists those that are not stored.
+func ExampleGenerator_Audit() {
+	ctx := context.Background()
+	db, numbers := openNumbers(ctx, serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}"))
+	defer db.Close()
+	inTransaction(ctx, db, func(tx *sql.Tx) error {
+		for _, month := range []time.Month{10, 10, 11} {
+			if _, err := numbers.NextOn(ctx, tx, "INV", serial.On(2021, month, 24)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	months, err := numbers.History(ctx, db, "INV", 12)
+	if err != nil {
+		log.Fatal(err)
+	}
+	stored := map[string]error{"INV-202110-0002": nil, "INV-202111-0001": nil}
+	for _, last := range months {
+		report, err := numbers.Audit(ctx, db, "INV", serial.At(last.Start), maps.All(stored))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(last, report.Clean(), report.Missing)
+	}
+	// Output:
+	// INV-202111-0001 true []
+	// INV-202110-0002 false [{1 1}]
+}
+
 // Every invoice takes its number in the transaction that stores it.
 func ExampleGenerator_Next() {
 	ctx := context.Background()
@@ -338,11 +245,8 @@ func ExampleGenerator_Next() {
 	defer db.Close()
 	inTransaction(ctx, db, func(tx *sql.Tx) error {
 		number, err := numbers.Next(ctx, tx, "INV")
-		if err != nil {
-			return err
-		}
 		fmt.Println(number.Type, number.Seq)
-		_, err = tx.ExecContext(ctx, "INSERT INTO invoices VALUES (?, ?)", number, 1200)
+		// Here the application stores the invoice with this number, in the same transaction.
 		return err
 	})
 	// Output:

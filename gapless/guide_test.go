@@ -126,7 +126,7 @@ func TestAccount(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
 		execSQL(t, db, "CREATE TABLE invoices (number varchar(100) NOT NULL)")
-		g, day := d.generator(t, db), date(t, "2021-10-24")
+		g, day := d.generator(t, db), october(24)
 		place := func(stored bool) {
 			commits(t, db, func(tx *sql.Tx) {
 				n, err := g.NextOn(t.Context(), tx, "INV", serial.At(day))
@@ -322,7 +322,7 @@ func TestColumnOfOtherSeries(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
 		execSQL(t, db, "CREATE TABLE invoices (number char(30) NOT NULL)")
-		g, day := d.generator(t, db), serial.At(date(t, "2021-10-24"))
+		g, day := d.generator(t, db), serial.At(october(24))
 		for _, typ := range []string{"INV", "QUO", "INV"} {
 			commits(t, db, func(tx *sql.Tx) {
 				n, err := g.NextOn(t.Context(), tx, typ, day)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
@@ -136,10 +138,10 @@ func env(name, otherwise string) string {
 	return otherwise
 }
 
-// countRows counts the rows of both tables.
-const countRows = "SELECT (SELECT count(*) FROM serial_gapless) + (SELECT count(*) FROM serial_gapless_series)"
-
-func execSQL(t testing.TB, db *sql.DB, query string, args ...any) {
+// execSQL executes a statement on a database or in a transaction.
+func execSQL(t testing.TB, db interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}, query string, args ...any) {
 	t.Helper()
 	require.NoError(t, errOf(db.ExecContext(t.Context(), query, args...)), query)
 }
@@ -234,7 +236,13 @@ func scheme(t testing.TB, opts ...serial.Option) *serial.Scheme {
 // begin begins a transaction that is rolled back when the test ends, unless it has ended before.
 func begin(t testing.TB, db *sql.DB) *sql.Tx {
 	t.Helper()
-	tx, err := db.BeginTx(t.Context(), nil)
+	return beginAt(t, db, sql.LevelDefault)
+}
+
+// beginAt is begin at a level of isolation.
+func beginAt(t testing.TB, db *sql.DB, level sql.IsolationLevel) *sql.Tx {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	return tx
@@ -261,14 +269,6 @@ func inTx(ctx context.Context, db *sql.DB, level sql.IsolationLevel, f func(tx *
 	return tx.Commit()
 }
 
-// date is a day's noon in UTC.
-func date(t testing.TB, day string) time.Time {
-	t.Helper()
-	at, err := time.Parse("2006-01-02", day)
-	require.NoError(t, err)
-	return at.Add(12 * time.Hour)
-}
-
 // clock reads the database's clock.
 func (d *database) clock(t testing.TB, db *sql.DB) time.Time {
 	t.Helper()
@@ -287,35 +287,86 @@ func (d *database) noon(t testing.TB, db *sql.DB) *time.Location {
 	return time.FixedZone("noon", (12-d.clock(t, db).UTC().Hour())*3600)
 }
 
-// waiting requires that n transactions come to wait for a lock. SQLite does not report this.
-func (d *database) waiting(t testing.TB, db *sql.DB, n int) {
-	t.Helper()
+// readCommitted returns that level, or SQLite's only one.
+func (d *database) readCommitted() sql.IsolationLevel {
 	if d.dialect == gapless.SQLite {
+		return sql.LevelDefault
+	}
+	return sql.LevelReadCommitted
+}
+
+// connection returns the server's ID of a transaction's connection, 0 for SQLite.
+func (d *database) connection(t testing.TB, tx *sql.Tx) (id int64) {
+	t.Helper()
+	query := map[gapless.Dialect]string{gapless.PostgreSQL: "SELECT pg_backend_pid()",
+		gapless.MySQL: "SELECT connection_id()", gapless.SQLite: "SELECT 0"}[d.dialect]
+	require.NoError(t, tx.QueryRowContext(t.Context(), query).Scan(&id))
+	return id
+}
+
+// kill ends a connection, and returns when the server has given its locks back.
+func (d *database) kill(t testing.TB, db *sql.DB, id int64) {
+	t.Helper()
+	if d.dialect == gapless.PostgreSQL {
+		execSQL(t, db, fmt.Sprintf("SELECT pg_terminate_backend(%d, 30000)", id))
 		return
 	}
-	require.Eventually(t, func() bool { return d.waiters(t, db) == n }, 30*time.Second, d.tick())
+	execSQL(t, db, fmt.Sprint("KILL ", id))
+	require.Eventually(t, func() bool {
+		var alive bool
+		err := db.QueryRowContext(t.Context(), fmt.Sprintf("SELECT count(*) > 0 FROM information_schema.processlist "+
+			"WHERE id = %d", id)).Scan(&alive)
+		return err == nil && !alive
+	}, 30*time.Second, time.Millisecond)
 }
 
-// waiters counts the transactions that wait for a lock.
-func (d *database) waiters(t testing.TB, db *sql.DB) (found int) {
+// waits reports whether a connection waits for a lock.
+func (d *database) waits(t testing.TB, db *sql.DB, id int64) (waits bool) {
 	t.Helper()
-	query := "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = '" + d.name + "'"
-	switch d.dialect {
-	case gapless.MySQL:
-		query = "SELECT count(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = " +
-			"t.trx_mysql_thread_id WHERE t.trx_state = 'LOCK WAIT' AND p.db = '" + d.name + "'"
-	case gapless.SQLite:
-		return 0
+	if d.dialect == gapless.PostgreSQL {
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT coalesce(max(wait_event_type), '') = 'Lock' "+
+			"FROM pg_stat_activity WHERE pid = $1", id).Scan(&waits))
+		return waits
 	}
-	require.NoError(t, db.QueryRowContext(t.Context(), query).Scan(&found))
-	return found
+	// The tables of information_schema are up to 100 ms old.
+	var engine, name, status string
+	require.NoError(t, db.QueryRowContext(t.Context(), "SHOW ENGINE INNODB STATUS").Scan(&engine, &name, &status))
+	for transaction := range strings.SplitSeq(status, "---TRANSACTION ") {
+		if strings.Contains(transaction, fmt.Sprintf(" thread id %d,", id)) {
+			return strings.Contains(transaction, "LOCK WAIT")
+		}
+	}
+	return false
 }
 
-// tick is how often waiters may be asked: InnoDB renews its list if nobody has asked for 100 ms, and another process
-// may test on the same server.
-func (d *database) tick() time.Duration {
-	if d.dialect == gapless.MySQL {
-		return 250 * time.Millisecond
-	}
-	return 10 * time.Millisecond
+// repeatable reports whether a transaction failed only because of concurrent ones, and may be repeated.
+func repeatable(err error) bool {
+	var state *pgconn.PgError
+	var number *mysql.MySQLError
+	return errors.As(err, &state) && (state.Code == "40001" || state.Code == "40P01") ||
+		errors.As(err, &number) && number.Number == 1213
+}
+
+// october returns the beginning of a day in October 2021, in UTC.
+func october(day int) time.Time { return time.Date(2021, 10, day, 0, 0, 0, 0, time.UTC) }
+
+// counting counts the statements of a transaction.
+type counting struct {
+	*sql.Tx
+	statements *int
+}
+
+func (tx counting) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	*tx.statements++
+	return tx.Tx.ExecContext(ctx, query, args...)
+}
+
+func (tx counting) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	*tx.statements++
+	return tx.Tx.QueryRowContext(ctx, query, args...)
+}
+
+func (tx counting) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	*tx.statements++
+	return tx.Tx.QueryContext(ctx, query, args...)
 }

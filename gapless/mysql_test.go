@@ -91,26 +91,6 @@ func TestQueriesReturnRows(t *testing.T) {
 	})
 }
 
-// After a call has waited, its generator does not believe that the time is the one at which the statement began.
-func TestClockAfterWaiting(t *testing.T) {
-	d := mariaDB(t)
-	db, g := d.start(t)
-	at := serial.On(2999, time.October, 24)
-	tx := begin(t, db)
-	requireSeq(t, 1)(g.NextOn(t.Context(), tx, "IS", at))
-	waited := make(chan error)
-	go func() {
-		waited <- inTx(t.Context(), db, sql.LevelReadCommitted, func(tx *sql.Tx) error {
-			return errOf(g.NextOn(t.Context(), tx, "IS", at))
-		})
-	}()
-	d.waiting(t, db, 1)
-	time.Sleep(3 * time.Second)
-	require.NoError(t, tx.Commit())
-	require.NoError(t, <-waited)
-	require.WithinDuration(t, d.clock(t, db), g.Now(), 2*time.Second)
-}
-
 // A call may wait while its host is suspended: if the day may have ended meanwhile, the clock is read again.
 func TestSuspended(t *testing.T) {
 	d := mariaDB(t)
@@ -128,40 +108,4 @@ func TestSuspended(t *testing.T) {
 		resume()
 		require.Equal(t, row.costs, statements)
 	}
-}
-
-// The database's clock decides what date is printed, once the transactions before have ended: a call that waited until
-// the day was over prints the next one.
-func TestDateWhileWaiting(t *testing.T) {
-	kinds(t, servers, func(t *testing.T, d *database) {
-		db := d.open(t)
-		now := d.clock(t, db).UTC()
-		ends := now.Add(3 * time.Second).Truncate(time.Second)
-		start := ends.Sub(time.Date(ends.Year(), ends.Month(), ends.Day(), 0, 0, 0, 0, time.UTC))
-		g := d.generator(t, db, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}"),
-			serial.WithDayStart(start))
-		tx := begin(t, db)
-		first, err := g.Next(t.Context(), tx, "IS")
-		require.NoError(t, err)
-		require.True(t, first.Date.Before(ends))
-		waited := make(chan serial.Number, 1)
-		go func() {
-			var n serial.Number
-			if err := inTx(t.Context(), db, sql.LevelReadCommitted, func(tx *sql.Tx) (err error) {
-				n, err = g.Next(t.Context(), tx, "IS")
-				return err
-			}); err != nil {
-				t.Error(err)
-			}
-			waited <- n
-		}()
-		d.waiting(t, db, 1)
-		for d.clock(t, db).Before(ends) {
-			time.Sleep(50 * time.Millisecond)
-		}
-		require.NoError(t, tx.Commit())
-		n := <-waited
-		require.EqualValues(t, 2, n.Seq)
-		require.True(t, n.Date.Equal(ends), "%v of %v, which began at %v", n, n.Date, ends)
-	})
 }

@@ -3,7 +3,6 @@ package gapless_test
 import (
 	"database/sql"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -62,39 +61,5 @@ func TestUntil(t *testing.T) {
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, report.Last, int64(3))
 		}
-	})
-}
-
-// The database's clock decides, once the transactions before have ended: a call that began on the last day, and waited
-// until it was over, gets no number.
-func TestUntilWhileWaiting(t *testing.T) {
-	kinds(t, servers, func(t *testing.T, d *database) {
-		db := d.open(t)
-		now := d.clock(t, db).UTC()
-		ends := now.Add(3 * time.Second).Truncate(time.Second)
-		start := ends.Sub(time.Date(ends.Year(), ends.Month(), ends.Day(), 0, 0, 0, 0, time.UTC))
-		opts := []serial.Option{serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMM}{seq}"),
-			serial.WithDayStart(start)}
-		last := scheme(t, opts...).BusinessDate(serial.At(now))
-		g := d.generator(t, db, append(opts, serial.WithUntil(last))...)
-		before := serial.At(ends.Add(-time.Second))
-		tx := begin(t, db)
-		requireSeq(t, 1)(g.Next(t.Context(), tx, "IS"))
-		require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(ends))), serial.ErrExhausted)
-		waited := make(chan error)
-		go func() {
-			waited <- inTx(t.Context(), db, sql.LevelReadCommitted, func(tx *sql.Tx) error {
-				_, err := g.NextN(t.Context(), tx, "IS", 2)
-				return err
-			})
-		}()
-		d.waiting(t, db, 1)
-		for d.clock(t, db).Before(ends) {
-			time.Sleep(50 * time.Millisecond)
-		}
-		require.NoError(t, tx.Commit())
-		require.ErrorIs(t, <-waited, serial.ErrExhausted)
-		requireSeq(t, 1)(g.Last(t.Context(), db, "IS", before))
-		commits(t, db, func(tx *sql.Tx) { requireSeq(t, 2)(g.NextOn(t.Context(), tx, "IS", before)) })
 	})
 }

@@ -1,0 +1,655 @@
+package gapless_test
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/gapless"
+)
+
+// A scenario consists of transactions that run at the same time. Each is written as its type and a colon (IS by
+// default), its steps, and its end:
+//
+//	on1, late1   NextOn for 1 October 2021; for late1, the generator believes that this day is not over
+//	next         Next
+//	raise1       Raise to 0, which changes nothing, but locks the row of 1 October
+//	close3       ClosePeriods up to 3 October
+//	reopen1      ReopenPeriods from 1 October
+//	look         a query, with which a snapshot begins
+//	save, back   SAVEPOINT and ROLLBACK TO SAVEPOINT
+//	commit       COMMIT
+//	any          COMMIT, or else ROLLBACK or a lost connection after any step, or while a step waits for a lock
+type scenario struct {
+	before       string // a transaction that is committed first
+	transactions []string
+	chronology   bool // all days of October are one period, whose numbers are in the order of their dates
+	levels       bool // the transactions that close nothing also run at higher levels of isolation
+	snapshot     bool // those that close run at REPEATABLE READ, on MariaDB only
+	independent  bool // no step ever waits
+}
+
+var scenarios = map[string]scenario{
+	"one row":       {before: "on1", transactions: []string{"on1 on1 any", "on1 any"}, levels: true},
+	"first number":  {transactions: []string{"on1 any", "on1 any"}},
+	"three first":   {before: "on9", transactions: []string{"on1 any", "on1 commit", "on1 commit"}},
+	"savepoint":     {before: "on1", transactions: []string{"save on1 on2 back on1 commit", "on1 any"}},
+	"two periods":   {before: "on1 on2", transactions: []string{"on1 on2 any", "on1 on2 commit"}},
+	"snapshots":     {before: "on1", transactions: []string{"look on1 commit", "on1 any"}, levels: true},
+	"types":         {before: "on1", transactions: []string{"on1 any", "IT: on1 on2 any"}, independent: true},
+	"row":           {before: "on1 on9", transactions: []string{"on1 any", "close3 any"}, levels: true},
+	"no row":        {before: "on1 on9", transactions: []string{"on2 any", "close3 any"}, levels: true},
+	"late row":      {before: "on1 on9", transactions: []string{"late1 any", "close3 any"}, levels: true},
+	"late, no row":  {before: "on1 on9", transactions: []string{"late2 any", "close3 any"}},
+	"new series":    {transactions: []string{"on2 any", "close3 any"}},
+	"raise":         {before: "on9", transactions: []string{"raise1 commit", "close3 any"}},
+	"other day":     {before: "on1 on9", transactions: []string{"on9 any", "close3 any"}},
+	"current":       {before: "next on1", transactions: []string{"next next any", "close3 any"}, levels: true, independent: true},
+	"older first":   {before: "on1", transactions: []string{"on1 on2 any", "close3 any"}},
+	"two closings":  {before: "on1 on4", transactions: []string{"close3 any", "close5 any"}},
+	"first closing": {transactions: []string{"close3 any", "close5 any"}},
+	"reopening":     {before: "on1 close3", transactions: []string{"reopen1 any", "on1 any"}, levels: true},
+	"reopen, close": {before: "on1 close3", transactions: []string{"reopen1 any", "close5 commit"}},
+	"queue":         {before: "on1 on9", transactions: []string{"on9 commit", "close3 any", "on1 commit"}, levels: true},
+	"new in queue":  {before: "on1", transactions: []string{"on1 commit", "close3 any", "on9 commit"}},
+	"unused row":    {before: "on1 raise2", transactions: []string{"late1 commit", "close3 commit", "late2 commit"}},
+	"neighbor before": {before: "on1 on2 next", independent: true, transactions: []string{"close3 any", "IR: on1 next any"}},
+	"neighbor behind": {before: "on1 on2 next", independent: true, transactions: []string{"close3 any", "IT: on1 next any"}},
+	"dates":         {before: "on5", chronology: true, transactions: []string{"on4 on7 any", "on6 any"}},
+	"dates, closed": {before: "on5", chronology: true, transactions: []string{"on6 on5 any", "close32 any"}},
+	"old snapshot":  {before: "on1", snapshot: true, transactions: []string{"look close3 commit", "on1 any"}},
+	"old, no row":   {before: "on1", snapshot: true, transactions: []string{"look close3 commit", "on2 any"}},
+	"old, late row": {before: "on1", snapshot: true, transactions: []string{"close3 commit", "late1 any"}},
+	"old reopening": {before: "on1", snapshot: true, transactions: []string{"look reopen1 commit", "close3 commit"}},
+}
+
+// In every order of the steps of concurrent transactions, whatever their ends:
+//
+//   - a number is one more than the last committed one, and no other transaction has one of the period meanwhile;
+//   - after a closing, no transaction takes a number of a closed period, and the closing transaction sees all documents;
+//   - a step waits only for a transaction that has what it needs, and no step passes a closing that waits;
+//   - no transaction fails, except where the documentation says so.
+func TestOrders(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		if quick := d.with("deadlock_timeout=20ms&synchronous_commit=off"); d.dialect == gapless.PostgreSQL &&
+			quick.open(t).PingContext(t.Context()) == nil { // only a superuser may set the first
+			d = quick
+		}
+		tables := 0
+		for name, s := range scenarios {
+			levels := []sql.IsolationLevel{d.readCommitted()}
+			switch {
+			case s.snapshot:
+				if levels = nil; d.dialect == gapless.MySQL {
+					levels = []sql.IsolationLevel{sql.LevelRepeatableRead}
+				}
+			case d.dialect == gapless.MySQL: // whose default it is
+				levels = append(levels, sql.LevelRepeatableRead)
+			case s.levels && d.dialect == gapless.PostgreSQL:
+				levels = append(levels, sql.LevelRepeatableRead, sql.LevelSerializable)
+			}
+			for _, level := range levels {
+				tables++
+				table := fmt.Sprint("t", tables) // its own, because neighbors in a table can matter in MariaDB
+				t.Run(fmt.Sprintf("%s/%v", name, level), func(t *testing.T) {
+					t.Parallel()
+					d.tryOrders(t, s, table, level)
+				})
+			}
+		}
+	})
+}
+
+// tryOrders tries the orders of a scenario: all of them with SERIAL_TEST_LONG=1, else one of three.
+func (d *database) tryOrders(t *testing.T, s scenario, table string, level sql.IsolationLevel) {
+	db := d.open(t)
+	db.SetMaxIdleConns(8)
+	opts := []serial.Option{serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}"), serial.WithLocation(d.noon(t, db))}
+	if s.chronology {
+		opts = append(opts, serial.WithPeriod(serial.PerMonth))
+	}
+	generator := func(prefix string) *gapless.Generator {
+		options := []gapless.Option{gapless.WithTable(table)}
+		if s.chronology {
+			options = append(options, gapless.WithChronology())
+		}
+		g, err := gapless.New(d.dialect, scheme(t, append(opts, serial.WithKeyPrefix(prefix))...), options...)
+		require.NoError(t, err)
+		return g
+	}
+	require.NoError(t, generator("x").CreateTable(t.Context(), db))
+	execSQL(t, db, "CREATE TABLE documents_"+table+" (run integer, number varchar(100), PRIMARY KEY (run, number))")
+	var path, options []int // the choice at each point of the order, and how many there are
+	for tried := 0; ; tried++ {
+		o := &order{t: t, d: d, db: db, scenario: s, table: "documents_" + table, run: tried,
+			last: map[string]int64{}, dated: map[string]int{}, closed: map[string]int{}}
+		for _, script := range append([]string{s.before + " commit"}, s.transactions...) {
+			x := newTransaction(script, level, generator(fmt.Sprint("o", tried)))
+			if !s.snapshot && slices.ContainsFunc(x.steps, moves) {
+				x.level = d.readCommitted()
+			}
+			o.transactions = append(o.transactions, x)
+		}
+		defer o.end()
+		depth := 0
+		o.try(func(choices int) int {
+			if depth == len(path) {
+				path, options = append(path, 0), append(options, choices)
+			}
+			depth++
+			return path[depth-1] % choices // who gets a lock first may differ from the last time
+		})
+		skip := 1
+		if os.Getenv("SERIAL_TEST_LONG") != "1" {
+			skip = 3
+		}
+		for range skip {
+			for len(path) > 0 && path[len(path)-1]+1 >= options[len(path)-1] {
+				path, options = path[:len(path)-1], options[:len(options)-1]
+			}
+			if len(path) == 0 {
+				t.Logf("%d orders", tried+1)
+				return
+			}
+			path[len(path)-1]++
+		}
+	}
+}
+
+// An order is one order of the steps of a scenario.
+type order struct {
+	t            *testing.T
+	d            *database
+	db           *sql.DB
+	scenario     scenario
+	table        string // of the documents
+	run          int    // identifies the order's documents
+	transactions []*transaction
+	trace        []string
+	commits      int              // transactions that have committed
+	undone       bool             // the first number of a row was rolled back
+	last         map[string]int64 // committed, by type and period
+	dated        map[string]int   // committed date of the last number, by type
+	closed       map[string]int   // committed: the periods before this day are closed, by type
+}
+
+// A transaction takes its steps one after another.
+type transaction struct {
+	typ   string
+	steps []string
+	any   bool
+	level sql.IsolationLevel
+	g     *gapless.Generator
+
+	conn    *sql.Conn // nil before the first step
+	tx      *sql.Tx
+	id      int64         // of its connection
+	begun   int           // transactions that had committed before it began
+	step    string        // the last one that was begun
+	running chan error    // receives the result of the step while that runs
+	behind  *transaction  // whose closing waited already when the step began
+	number  serial.Number // that the step has taken
+	seen    int64         // documents that the step has seen
+	failed  bool
+	ended   bool
+	own     changes
+	saved   changes         // at the savepoint
+	touched map[string]bool // rows that it may have locked
+	gate    bool            // whether it may have locked the series' row
+}
+
+// changes are what a transaction has changed and not committed.
+type changes struct {
+	taken  map[string]int64 // numbers by type and period
+	dated  int              // date of the last number
+	closed int              // -1 if it has closed and reopened nothing
+}
+
+func (c changes) clone() changes {
+	taken := map[string]int64{}
+	for key, n := range c.taken {
+		taken[key] = n
+	}
+	c.taken = taken
+	return c
+}
+
+func newTransaction(script string, level sql.IsolationLevel, g *gapless.Generator) *transaction {
+	typ, rest, found := strings.Cut(script, ": ")
+	if !found {
+		typ, rest = "IS", script
+	}
+	steps := strings.Fields(rest)
+	end := len(steps) - 1
+	x := &transaction{typ: typ, steps: steps[:end], any: steps[end] == "any", level: level, g: g,
+		own: changes{taken: map[string]int64{}, closed: -1}, touched: map[string]bool{}}
+	return x
+}
+
+// moves reports whether a step closes or reopens periods.
+func moves(step string) bool {
+	return strings.HasPrefix(step, "close") || strings.HasPrefix(step, "reopen")
+}
+
+const today = 99 // stands for the current day, which has not ended
+
+// dayOf returns the day of a step, today for Next, and 0 if it takes no number.
+func dayOf(step string) int {
+	if step == "next" {
+		return today
+	}
+	if moves(step) {
+		return 0
+	}
+	return argument(step)
+}
+
+// argument returns the day that a step names, or 0.
+func argument(step string) int {
+	day, _ := strconv.Atoi(strings.TrimLeft(step, "abcdefghijklmnopqrstuvwxyz"))
+	return day
+}
+
+// key returns the period of a type and day.
+func (o *order) key(typ string, day int) string {
+	if o.scenario.chronology && day < today {
+		return typ + " October"
+	}
+	return fmt.Sprint(typ, " ", day)
+}
+
+// try runs the scenario, with what choose chooses of the steps that are possible.
+func (o *order) try(choose func(choices int) int) {
+	o.t.Helper()
+	first := o.transactions[0]
+	o.transactions = o.transactions[1:]
+	for _, typ := range []string{"IS", "IT", "IR"} {
+		if !slices.ContainsFunc(o.transactions, func(y *transaction) bool { return y.typ == typ }) {
+			continue
+		}
+		x := *first
+		x.typ, x.own, x.touched = typ, first.own.clone(), map[string]bool{}
+		o.transactions = append(o.transactions, &x)
+		for range x.steps {
+			o.do(&x, "step")
+		}
+		if x.conn != nil {
+			o.do(&x, "commit")
+		}
+		o.transactions = o.transactions[:len(o.transactions)-1]
+	}
+	o.commits = 0
+	for {
+		type choice struct {
+			x    *transaction
+			what string
+		}
+		var choices []choice
+		open := 0
+		for _, x := range o.transactions {
+			alone := o.d.dialect != gapless.SQLite || !slices.ContainsFunc(o.transactions, func(y *transaction) bool {
+				return y != x && y.conn != nil && !y.ended // its only writer
+			})
+			if x.ended || !alone {
+				continue
+			}
+			open++
+			switch {
+			case x.running != nil:
+			case x.failed:
+				choices = append(choices, choice{x, "rollback"})
+				continue
+			case len(x.steps) > 0:
+				choices = append(choices, choice{x, "step"})
+			default:
+				choices = append(choices, choice{x, "commit"})
+			}
+			if x.any && x.conn != nil {
+				if x.running == nil {
+					choices = append(choices, choice{x, "rollback"})
+				}
+				if o.d.dialect != gapless.SQLite { // which has no server that could end it
+					choices = append(choices, choice{x, "lost"})
+				}
+			}
+		}
+		if open == 0 {
+			break
+		}
+		o.require(len(choices) > 0, "a deadlock")
+		c := choices[choose(len(choices))]
+		o.do(c.x, c.what)
+	}
+	for key, want := range o.last {
+		typ, _, _ := strings.Cut(key, " ")
+		at := serial.OnDateOf(october(9))
+		if day := dayOf(strings.Replace(key, typ+" ", "on", 1)); day == today {
+			at = serial.At(time.Now())
+		} else if day > 0 {
+			at = serial.OnDateOf(october(day))
+		}
+		n, err := first.g.Last(o.t.Context(), o.db, typ, at)
+		o.require(err == nil && n.Seq == want, "the last number of %s is %d, %v; want %d", key, n.Seq, err, want)
+	}
+	for typ, want := range o.closed {
+		until, err := first.g.ClosedUntil(o.t.Context(), o.db, typ)
+		o.require(err == nil && (until.IsZero() && want <= 1 || until.Equal(o.boundary(want))), "%s is closed until %v, %v",
+			typ, until, err)
+	}
+}
+
+// boundary returns the beginning of a day of October in the scheme's zone.
+func (o *order) boundary(day int) time.Time {
+	_, start, _ := o.transactions[0].g.Scheme().Period(serial.OnDateOf(october(day)))
+	return start
+}
+
+// require fails the test with the steps so far unless ok is true.
+func (o *order) require(ok bool, format string, args ...any) {
+	if !ok {
+		o.t.Helper()
+		o.t.Fatalf("%s\nafter %s", fmt.Sprintf(format, args...), strings.Join(o.trace, ", "))
+	}
+}
+
+// do takes the next step of x or ends it, and returns when every step that runs waits for a lock.
+func (o *order) do(x *transaction, what string) {
+	ctx := o.t.Context()
+	i := slices.Index(o.transactions, x)
+	switch what {
+	case "step":
+		x.step, x.steps = x.steps[0], x.steps[1:]
+		o.trace = append(o.trace, fmt.Sprintf("%d: %s", i, x.step))
+		if x.conn == nil {
+			o.begin(x)
+		}
+		for _, y := range o.transactions {
+			if y != x && y.running != nil && moves(y.step) && y.typ == x.typ && !x.gate {
+				x.behind = y
+			}
+		}
+		x.running = make(chan error, 1)
+		go func() { x.running <- o.take(ctx, x) }()
+	default:
+		o.trace = append(o.trace, fmt.Sprintf("%d: %s", i, what))
+		var err error
+		switch what {
+		case "commit":
+			if err = x.tx.Commit(); err == nil {
+				o.commit(x)
+			} else if o.mayFail(x, err) {
+				err, what = nil, "rollback"
+			}
+		case "rollback":
+			err = x.tx.Rollback()
+		case "lost":
+			err = o.lose(x)
+		}
+		o.require(err == nil || x.failed, "%v", err)
+		if what != "commit" {
+			for key := range x.touched {
+				o.undone = o.undone || o.last[key] == 0
+			}
+		}
+		x.ended = true
+		_ = x.conn.Close()
+	}
+	o.settle()
+}
+
+// end rolls back what a test that failed has left.
+func (o *order) end() {
+	for _, x := range o.transactions {
+		if x.tx != nil && !x.ended {
+			_ = x.tx.Rollback()
+		}
+	}
+}
+
+func (o *order) begin(x *transaction) {
+	var err error
+	x.conn, err = o.db.Conn(o.t.Context())
+	require.NoError(o.t, err)
+	x.tx, err = x.conn.BeginTx(context.WithoutCancel(o.t.Context()), &sql.TxOptions{Isolation: x.level})
+	require.NoError(o.t, err)
+	x.id, x.begun = o.d.connection(o.t, x.tx), o.commits
+}
+
+// lose breaks the connection of x.
+func (o *order) lose(x *transaction) error {
+	o.d.kill(o.t, o.db, x.id)
+	if x.running != nil {
+		o.require(<-x.running != nil, "a step succeeds without a connection")
+		x.running = nil
+	}
+	_ = x.tx.Rollback()
+	return nil
+}
+
+func (o *order) commit(x *transaction) {
+	o.commits++
+	for key, n := range x.own.taken {
+		o.last[key] += n
+	}
+	if x.own.dated > 0 {
+		o.dated[x.typ] = x.own.dated
+	}
+	if x.own.closed >= 0 {
+		o.closed[x.typ] = x.own.closed
+	}
+}
+
+// take runs the current step of x.
+func (o *order) take(ctx context.Context, x *transaction) (err error) {
+	count := func(before string) error {
+		return x.tx.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE run = %d AND number LIKE '%s%%' AND %s",
+			o.table, o.run, x.typ, before)).Scan(&x.seen)
+	}
+	day := dayOf(x.step)
+	date := serial.OnDateOf(october(argument(x.step)))
+	switch kind := strings.TrimRight(x.step, "0123456789"); kind {
+	case "next":
+		x.number, err = x.g.Next(ctx, x.tx, x.typ)
+	case "late", "on":
+		if kind == "late" {
+			x.g.Misjudge(time.Until(october(day)))
+		}
+		x.number, err = x.g.NextOn(ctx, x.tx, x.typ, date)
+	case "raise":
+		return x.g.Raise(ctx, x.tx, x.typ, date, 0)
+	case "close":
+		if err := x.g.ClosePeriods(ctx, x.tx, x.typ, date); err != nil {
+			return err
+		}
+		return count(fmt.Sprintf("number < '%s%s'", x.typ, october(argument(x.step)).Format("20060102")))
+	case "reopen":
+		return x.g.ReopenPeriods(ctx, x.tx, x.typ, date)
+	case "look":
+		return count("1 = 1")
+	case "save":
+		_, err = x.tx.ExecContext(ctx, "SAVEPOINT mine")
+		return err
+	case "back":
+		_, err = x.tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT mine")
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	text := x.number.String()
+	if o.scenario.chronology {
+		err = count(fmt.Sprintf("number < '%s'", text[:len(x.typ)+6]+"99"))
+	} else {
+		err = count(fmt.Sprintf("number LIKE '%s%%'", text[:len(x.typ)+8]))
+	}
+	if err == nil {
+		_, err = x.tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO %s VALUES (%d, '%s')", o.table, o.run, text))
+	}
+	return err
+}
+
+// settle waits until each step that runs has ended, or waits for a lock and may do so.
+func (o *order) settle() {
+	o.t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; {
+		quiet, possible := true, !slices.ContainsFunc(o.transactions, func(x *transaction) bool { return x.running != nil })
+		for _, x := range o.transactions {
+			possible = possible || !x.ended && (x.any || x.running == nil)
+			if x.running == nil {
+				continue
+			}
+			select {
+			case err := <-x.running:
+				x.running = nil
+				o.finish(x, err)
+				quiet = false // the others may go on now
+			default:
+				quiet = quiet && o.mayWait(x) && o.d.waits(o.t, o.db, x.id)
+			}
+		}
+		if quiet && possible {
+			return
+		}
+		o.require(time.Now().Before(end), "a step neither ends nor may wait")
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// mayWait reports whether another transaction has what the step of x needs.
+func (o *order) mayWait(x *transaction) bool {
+	day := dayOf(x.step)
+	key := o.key(x.typ, day)
+	return !o.scenario.independent && slices.ContainsFunc(o.transactions, func(y *transaction) bool {
+		if y == x || y.conn == nil || y.ended || y.typ != x.typ {
+			return false
+		}
+		closing := moves(y.step) || y.own.closed >= 0
+		if moves(x.step) {
+			return closing || y.gate || len(y.touched) > 0
+		}
+		return y.touched[key] || closing || y.gate && o.lastOf(x.typ) == 0
+	})
+}
+
+// lastOf returns how many numbers of a type have been committed.
+func (o *order) lastOf(typ string) (n int64) {
+	for key, last := range o.last {
+		if strings.HasPrefix(key, typ+" ") {
+			n += last
+		}
+	}
+	return n
+}
+
+// finish checks the result of a step of x, and notes what it has changed.
+func (o *order) finish(x *transaction, err error) {
+	o.t.Helper()
+	o.require(x.behind == nil || x.behind.running == nil || dayOf(x.step) == today || strings.HasPrefix(x.step, "late"),
+		"%s passes a closing that waits", x.step)
+	x.behind = nil
+	day := dayOf(x.step)
+	key := o.key(x.typ, day)
+	closed := o.closed[x.typ]
+	if x.own.closed >= 0 {
+		closed = x.own.closed
+	}
+	others := func(has func(y *transaction) bool) bool {
+		return slices.ContainsFunc(o.transactions, func(y *transaction) bool {
+			return y != x && !y.ended && !y.failed && y.typ == x.typ && has(y)
+		})
+	}
+	switch {
+	case err != nil && o.mayFail(x, err):
+		x.failed, x.own = true, changes{closed: -1}
+		return
+	case x.step == "look" || x.step == "save" || x.step == "back":
+		o.require(err == nil, "%v", err)
+		if x.step == "save" {
+			x.saved = x.own.clone()
+		} else if x.step == "back" {
+			x.own = x.saved.clone()
+		}
+		return
+	case moves(x.step):
+		o.finishClosing(x, err, closed, others)
+		return
+	}
+	x.touched[key], x.gate = true, true
+	o.require(!others(func(y *transaction) bool { return y.own.taken[key] > 0 }), "another transaction has %s, too", key)
+	o.require(day == today || !others(func(y *transaction) bool {
+		return y.own.closed >= 0 && max(y.own.closed, o.closed[x.typ]) > day
+	}), "another transaction is closing or reopening %s", key)
+	last := o.last[key] + x.own.taken[key]
+	dated := max(o.dated[x.typ], x.own.dated)
+	if o.scenario.chronology {
+		closed = min(closed, 32) / 32 * today // the whole month or nothing
+	}
+	switch {
+	case day < closed && day < today:
+		o.require(errors.Is(err, gapless.ErrPeriodClosed), "%s in a closed period: %v", x.step, err)
+	case o.scenario.chronology && day < dated:
+		o.require(errors.Is(err, gapless.ErrOutOfOrder), "%s after %d: %v", x.step, dated, err)
+	case strings.HasPrefix(x.step, "raise"):
+		o.require(err == nil, "%v", err)
+	default:
+		o.require(err == nil, "%v", err)
+		o.require(x.number.Seq == last+1, "%s takes %v; want %d", x.step, x.number, last+1)
+		o.require(x.level > sql.LevelReadCommitted || x.seen == last, "%v sees %d documents", x.number, x.seen)
+		x.own.taken[key]++
+		if o.scenario.chronology {
+			x.own.dated = day
+		}
+	}
+}
+
+// finishClosing is finish for ClosePeriods and ReopenPeriods.
+func (o *order) finishClosing(x *transaction, err error, closed int, others func(func(*transaction) bool) bool) {
+	o.t.Helper()
+	end := argument(x.step)
+	want, wantSeen := max(closed, end), int64(0)
+	if strings.HasPrefix(x.step, "reopen") {
+		want = min(closed, end)
+	}
+	if err != nil && x.level == sql.LevelRepeatableRead && strings.Contains(err.Error(), "READ COMMITTED") {
+		o.require(o.commits > x.begun, "a snapshot that lacks nothing: %v", err)
+		return // nothing was changed, and the transaction goes on
+	}
+	o.require(err == nil, "%v", err)
+	x.gate = true
+	o.require(!others(func(y *transaction) bool { return y.own.closed >= 0 }), "another transaction is closing, too")
+	for day := 1; day < end; day++ {
+		key := o.key(x.typ, day)
+		o.require(!others(func(y *transaction) bool { return y.own.taken[key] > 0 }), "another transaction still has %s", key)
+		if !o.scenario.chronology || day == 1 {
+			wantSeen += o.last[key] + x.own.taken[key]
+		}
+	}
+	if want != closed {
+		x.own.closed = want
+	}
+	if strings.HasPrefix(x.step, "close") {
+		o.require(x.seen == wantSeen, "the closing transaction sees %d documents of %d", x.seen, wantSeen)
+	}
+}
+
+// mayFail reports whether the documentation says that a step may fail as with err.
+func (o *order) mayFail(x *transaction, err error) bool {
+	if !repeatable(err) || x.level <= sql.LevelReadCommitted {
+		return false
+	}
+	if o.d.dialect == gapless.PostgreSQL { // a snapshot
+		return o.commits > x.begun || cmp.Compare(x.level, sql.LevelSerializable) == 0
+	}
+	return o.undone // the first number of a row
+}
