@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"iter"
 	"os"
 	"regexp"
 	"strings"
@@ -17,33 +16,6 @@ import (
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/gapless"
 )
-
-// account compares the numbers of all invoices with the numbers taken in a period.
-func account(ctx context.Context, db *sql.DB, numbers *gapless.Generator, at serial.When) (serial.Report, error) {
-	return numbers.Audit(ctx, db, "INV", at, storedInvoices(ctx, db))
-}
-
-// storedInvoices yields the numbers of all invoices.
-func storedInvoices(ctx context.Context, db *sql.DB) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		rows, err := db.QueryContext(ctx, "SELECT number FROM invoices")
-		if err != nil {
-			yield("", err)
-			return
-		}
-		defer func() { _ = rows.Close() }()
-		for rows.Next() {
-			var number string
-			err := rows.Scan(&number)
-			if !yield(number, err) || err != nil {
-				return
-			}
-		}
-		if err := rows.Err(); err != nil {
-			yield("", err)
-		}
-	}
-}
 
 // dateOf reads the date of a document, whatever the driver makes of a DATE.
 func dateOf(ctx context.Context, tx gapless.Tx, query string) (serial.When, error) {
@@ -118,56 +90,10 @@ func guideText(t *testing.T) string {
 	return strings.ReplaceAll(string(text), "\r\n", "\n")
 }
 
-// The guide's account is as above. It is clean at every instant while invoices are issued, and finds missing
-// numbers.
-func TestAccount(t *testing.T) {
-	require.Contains(t, guideText(t), `numbers.Audit(ctx, db, "INV", at, stored(ctx, db))`)
-
-	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		execSQL(t, db, "CREATE TABLE invoices (number varchar(100) NOT NULL)")
-		g, day := d.generator(t, db), october(24)
-		place := func(stored bool) {
-			commits(t, db, func(tx *sql.Tx) {
-				n, err := g.NextOn(t.Context(), tx, "INV", serial.At(day))
-				require.NoError(t, err)
-				if stored {
-					_, err = tx.ExecContext(t.Context(), "INSERT INTO invoices VALUES ('"+n.String()+"')")
-					require.NoError(t, err)
-				}
-			})
-		}
-		place(true)
-		const more = 50
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			for range more {
-				place(true)
-			}
-		}()
-		for running := true; running; {
-			select {
-			case <-ended:
-				running = false
-			default:
-			}
-			r, err := account(t.Context(), db, g, serial.At(day))
-			require.NoError(t, err)
-			require.Zero(t, r.MissingCount+r.DuplicateCount+r.BeyondCount+r.ForeignCount, "%+v", r)
-		}
-		place(false)
-		place(true)
-		r, err := account(t.Context(), db, g, serial.At(day))
-		require.NoError(t, err)
-		require.Equal(t, []serial.Range{{First: more + 2, Last: more + 2}}, r.Missing)
-		require.EqualValues(t, more+2, r.Count)
-	})
-}
-
 // A number that somebody typed stops its type, until passOver continues after it. Then there is no gap.
 func TestNumberExistsAlready(t *testing.T) {
 	require.Contains(t, guideText(t), "`passOver`")
+	require.Contains(t, guideText(t), `numbers.Audit(ctx, db, "INV", at, stored(ctx, db))`)
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}"))
 		execSQL(t, db, "CREATE TABLE invoices (number varchar(100) NOT NULL UNIQUE)")
@@ -193,7 +119,8 @@ func TestNumberExistsAlready(t *testing.T) {
 		require.NoError(t, passOver(t.Context(), db, g, "INV-2021-0004"))
 		require.ErrorContains(t, passOver(t.Context(), db, g, "INV-2021-0003"), "which has the sequence 5")
 		require.NoError(t, issue())
-		report, err := account(t.Context(), db, g, serial.On(2021, time.October, 24))
+		report, err := g.Audit(t.Context(), db, "INV", serial.On(2021, time.October, 24),
+			numbers(func(int) {}, column(t, db, "SELECT number FROM invoices")...))
 		require.NoError(t, err)
 		require.True(t, report.Clean())
 		require.EqualValues(t, 5, report.Count)
@@ -271,44 +198,35 @@ func TestDateColumns(t *testing.T) {
 	})
 }
 
-// A boundary is a date or an instant. A date or an instant that is not one is an error that names the boundaries around
-// it.
+// A boundary may be a date, which names the business day of the scheme's zone and day start.
 func TestBoundaryDates(t *testing.T) {
 	saoPaulo, err := time.LoadLocation("America/Sao_Paulo")
 	require.NoError(t, err)
-	d := postgreSQL(t)
-	db := d.open(t)
-	g := d.generator(t, db, serial.WithLocation(saoPaulo), serial.WithDayStart(4*time.Hour),
+	d := inFile(t)
+	db, g := d.start(t, serial.WithLocation(saoPaulo), serial.WithDayStart(4*time.Hour),
 		serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMM}{seq}"))
 	commits(t, db, func(tx *sql.Tx) {
 		err := g.ClosePeriods(t.Context(), tx, "INV", serial.On(2021, time.October, 2))
 		require.ErrorContains(t, err, "no period begins at 2021-10-02: want 2021-10-01 (2021-10-01T07:00:00Z) or "+
 			"2021-11-01 (2021-11-01T07:00:00Z)")
-		require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "INV", serial.On(2021, time.June, 31)), "does not exist")
-		require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "INV", serial.When{}), "the When is zero")
 		require.NoError(t, g.ClosePeriods(t.Context(), tx, "INV", serial.On(2021, time.October, 1)))
-		require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "INV", serial.On(2021, time.September, 30))),
-			gapless.ErrPeriodClosed)
+		september := serial.On(2021, time.September, 30)
+		require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "INV", september)), gapless.ErrPeriodClosed)
 		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "INV", serial.On(2021, time.September, 1)))
-		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "INV", serial.On(2021, time.September, 30))))
+		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "INV", september)))
 	})
 }
 
 // If the template prints the time of day, a date names a period but no number.
 func TestDatesWithoutTimes(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		g := d.generator(t, db, serial.WithTemplate("{type}{date:yyMMddHH}{seq}"))
-		date, before := serial.On(2021, time.October, 24), serial.On(1999, time.October, 24)
-		commits(t, db, func(tx *sql.Tx) {
-			require.ErrorContains(t, errOf(g.NextOn(t.Context(), tx, "IS", date)), "want an instant, from At")
-			require.NoError(t, g.Raise(t.Context(), tx, "IS", date, 5))
-			last, err := g.Last(t.Context(), tx, "IS", date)
-			require.NoError(t, err)
-			require.EqualValues(t, 5, last.Seq)
-			require.Equal(t, october(24), last.Start)
-			require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", before, 5), "cannot be printed as yy")
-		})
+	d := inFile(t)
+	db, g := d.start(t, serial.WithTemplate("{type}{date:yyMMddHH}{seq}"))
+	date, before := serial.On(2021, time.October, 24), serial.On(1999, time.October, 24)
+	commits(t, db, func(tx *sql.Tx) {
+		require.ErrorContains(t, errOf(g.NextOn(t.Context(), tx, "IS", date)), "want an instant, from At")
+		require.NoError(t, g.Raise(t.Context(), tx, "IS", date, 5))
+		requireSeq(t, 5)(g.Last(t.Context(), tx, "IS", date))
+		require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", before, 5), "cannot be printed as yy")
 	})
 }
 
@@ -333,13 +251,7 @@ func TestColumnOfOtherSeries(t *testing.T) {
 		}
 		execSQL(t, db, "INSERT INTO invoices VALUES ('OLD-17')")
 		audit := func(query string) serial.Report {
-			r, err := g.Audit(t.Context(), db, "INV", day, func(yield func(string, error) bool) {
-				for _, number := range column(t, db, query) {
-					if !yield(number, nil) {
-						return
-					}
-				}
-			})
+			r, err := g.Audit(t.Context(), db, "INV", day, numbers(func(int) {}, column(t, db, query)...))
 			require.NoError(t, err)
 			return r
 		}
