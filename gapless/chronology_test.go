@@ -29,6 +29,9 @@ func (d *database) chronological(t testing.TB, db *sql.DB, opts ...serial.Option
 	g, err := gapless.New(d.dialect, scheme(t, opts...), gapless.WithChronology())
 	require.NoError(t, err)
 	require.NoError(t, g.CreateTable(t.Context(), db))
+	if d.comment != "" {
+		g.AsOn(d.comment)
+	}
 	return g
 }
 
