@@ -1,18 +1,13 @@
 package sqlledger_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/sqlledger"
 )
 
 // A series keeps its calendar, and a period its print mark. A change is a conflict, and nothing is set aside.
@@ -67,70 +62,6 @@ func TestConflict(t *testing.T) {
 		for _, c := range conns {
 			require.Same(t, conns[0], c, "a conflict costs no connection")
 		}
-	})
-}
-
-// If several callers reserve first at the same time, for different periods and with different calendars, one calendar
-// wins.
-func TestConflictAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		set := map[sqlledger.Dialect]string{
-			sqlledger.PostgreSQL: "SET default_transaction_isolation = 'serializable'",
-			sqlledger.MySQL:      "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-			sqlledger.SQLite:     "PRAGMA journal_mode = WAL",
-		}[d.dialect]
-		const callers, rounds = 8, 10
-		for v, init := range [][]string{nil, {set}} {
-			ledgers := make([]*sqlledger.Ledger, callers)
-			for i := range ledgers {
-				ledgers[i] = d.ledger(t, nil, init...)
-			}
-			for round := range rounds {
-				var mu sync.Mutex
-				won := map[string]int{}
-				var wg sync.WaitGroup
-				for i, l := range ledgers {
-					wg.Go(func() {
-						r := days(fmt.Sprint(v, round), fmt.Sprint(2000+i), 0, 1)
-						r.Calendar = []string{"days", "weeks"}[i%2]
-						_, err := l.Reserve(context.Background(), r)
-						mu.Lock()
-						defer mu.Unlock()
-						switch {
-						case err == nil:
-							won[r.Calendar]++
-						case !errors.Is(err, serial.ErrConflict):
-							t.Error(err)
-						}
-					})
-				}
-				wg.Wait()
-				require.Len(t, won, 1)
-				for _, n := range won {
-					require.Equal(t, callers/2, n)
-				}
-			}
-		}
-	})
-}
-
-// A process that is killed while it stores a calendar leaves nothing behind.
-func TestConflictAfterKill(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		l := d.ledger(t, nil)
-		w := startWorker(t, d, 1, true)
-		w.line(t, "ready")
-		w.proceed(t)
-		w.line(t, "committing")
-		weeks := days("IS", "2021W42", 0, 10)
-		weeks.Calendar = "weeks"
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		defer cancel()
-		require.ErrorIs(t, errOf(l.Reserve(ctx, weeks)), context.DeadlineExceeded, "it waits to see which calendar is kept")
-
-		require.NoError(t, w.cmd.Process.Kill())
-		require.NoError(t, errOf(l.Reserve(t.Context(), weeks)))
-		require.ErrorIs(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))), serial.ErrConflict)
 	})
 }
 

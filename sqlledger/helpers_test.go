@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -210,49 +209,6 @@ func (d *database) connector(h hook, init ...string) (*connector, error) {
 	return c, nil
 }
 
-// eachTable calls f with names of other tables than the usual one, and connections to use them on.
-func (d *database) eachTable(t *testing.T, f func(name string, db *sql.DB)) {
-	t.Helper()
-	for _, name := range []string{"Order", "select"} { // SQL keywords
-		f(name, d.open(t, nil))
-	}
-	if d.dialect != sqlledger.SQLite {
-		elsewhere := *d
-		elsewhere.name = "" // only the qualifier says where it is
-		f(d.name+".Elsewhere", elsewhere.open(t, nil))
-	}
-}
-
-// A creator is a Ledger or a Register.
-type creator interface {
-	CreateTable(ctx context.Context) error
-}
-
-// createAtOnce has many callers create the same table at the same moment, on every dialect.
-func createAtOnce(t *testing.T, rounds, callers int, use func(*sql.DB, *database, int) (creator, error)) {
-	each(t, func(t *testing.T, d *database) {
-		for round := range rounds {
-			var wg sync.WaitGroup
-			start := make(chan struct{})
-			for range callers {
-				db := d.open(t, nil)
-				require.NoError(t, db.PingContext(t.Context()))
-				c, err := use(db, d, round)
-				require.NoError(t, err)
-				wg.Go(func() {
-					<-start
-					if err := c.CreateTable(t.Context()); err != nil {
-						t.Error(err)
-					}
-					_ = db.Close() // other tests use the server, too
-				})
-			}
-			close(start)
-			wg.Wait()
-		}
-	})
-}
-
 // silent discards messages about the connections that a test breaks.
 type silent struct{}
 
@@ -332,6 +288,9 @@ func (c *hookedConn) QueryContext(ctx context.Context, query string, args []driv
 		r, err = c.innerConn.QueryContext(ctx, query, args)
 		return err
 	}, c.innerConn})
+	if err != nil && r != nil { // the reply is lost
+		_, r = r.Close(), nil
+	}
 	return r, err
 }
 

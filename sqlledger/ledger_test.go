@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/sqlledger"
 )
 
@@ -172,67 +173,57 @@ func requireTiled(t *testing.T, blocks []block) {
 	}
 }
 
-// 32 connections reserve at once for new series, with the default settings and with those that make transactions fail.
+// Many connections reserve at once for new series, with settings that make transactions fail. Half of them give another
+// calendar for the last series: one of the two wins there.
 func TestConnections(t *testing.T) {
+	const callers, series, rounds = 8, 3, 3
+	settings := map[sqlledger.Dialect][]string{
+		sqlledger.PostgreSQL: {"SET default_transaction_isolation = 'serializable'"},
+		sqlledger.MySQL: {"SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+			"SET @a = 1 /*M!101108 , SESSION innodb_snapshot_isolation = ON */"}, // MariaDB's
+		sqlledger.SQLite: {"PRAGMA journal_mode = WAL"},
+	}
 	each(t, func(t *testing.T, d *database) {
-		variants := map[sqlledger.Dialect]map[string][]string{
-			sqlledger.PostgreSQL: {
-				"serializable": {"SET default_transaction_isolation = 'serializable'", "SET synchronous_commit = off"},
-			},
-			sqlledger.MySQL: {
-				"serializable":   {"SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE"},
-				"read committed": {"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"},
-				"snapshots":      {"SET @a = 1 /*M!101108 , SESSION innodb_snapshot_isolation = ON */"}, // MariaDB's
-			},
-			sqlledger.SQLite: {
-				"wal": {"PRAGMA busy_timeout = 1000", "PRAGMA journal_mode = WAL"},
-			},
-		}[d.dialect]
-		variants["default"] = nil
-		for name, init := range variants {
-			t.Run(name, func(t *testing.T) { connections(t, d, name, init) })
+		for v, init := range append([]string{"SELECT 1"}, settings[d.dialect]...) {
+			d.ledger(t, nil)
+			var mu sync.Mutex
+			blocks, calendars := map[string][]block{}, map[string]int{}
+			var wg sync.WaitGroup
+			for i := range callers {
+				l := d.ledgerOn(t, d.open(t, nil, init))
+				wg.Go(func() {
+					for r := range rounds * series {
+						s := days(fmt.Sprint(v, " ", (r+i)%series), day, 0, int64(1+i+r))
+						if (r+i)%series == series-1 {
+							s.Calendar, s.Period = []string{"days", "weeks"}[i%2], fmt.Sprint(i)
+						}
+						after, err := l.Reserve(context.Background(), s)
+						mu.Lock()
+						switch {
+						case s.Period != day && err == nil:
+							calendars[s.Calendar]++
+						case s.Period != day && errors.Is(err, serial.ErrConflict):
+						case err != nil:
+							t.Error(err)
+						default:
+							blocks[s.Series] = append(blocks[s.Series], block{after, s.N})
+						}
+						mu.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+			require.Len(t, blocks, series-1)
+			for _, b := range blocks {
+				require.Len(t, b, callers*rounds)
+				requireTiled(t, b)
+			}
+			require.Len(t, calendars, 1)
+			for _, n := range calendars {
+				require.Equal(t, callers/2*rounds, n)
+			}
 		}
 	})
-}
-
-func connections(t *testing.T, d *database, prefix string, init []string) {
-	const callers, series, rounds = 32, 3, 2
-	d.ledger(t, nil)
-	ledgers := make([]*sqlledger.Ledger, callers)
-	for i := range ledgers {
-		db := d.open(t, nil, init...)
-		db.SetMaxOpenConns(1)
-		ledgers[i] = d.ledgerOn(t, db)
-	}
-	var mu sync.Mutex
-	blocks := make(map[string][]block)
-	var wg sync.WaitGroup
-	start := make(chan struct{})
-	for i, l := range ledgers {
-		wg.Go(func() {
-			<-start
-			for r := range rounds {
-				for s := range series {
-					name, n := fmt.Sprintf("%s %d", prefix, (s+i)%series), int64(1+i+r)
-					after, err := l.Reserve(t.Context(), days(name, day, 0, n))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					mu.Lock()
-					blocks[name] = append(blocks[name], block{after, n})
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	close(start)
-	wg.Wait()
-	require.Len(t, blocks, series)
-	for _, b := range blocks {
-		require.Len(t, b, callers*rounds)
-		requireTiled(t, b)
-	}
 }
 
 func TestRefused(t *testing.T) {
@@ -265,6 +256,8 @@ func TestRefused(t *testing.T) {
 		_, err = l.Reserve(t.Context(), r)
 		require.EqualError(t, err, fmt.Sprintf("sqlledger: the length of print is %d: want 1 to 64", length))
 	}
+	require.EqualError(t, errOf(sqlledger.NewRegister(nil, sqlledger.SQLite)), "sqlledger: the database is nil")
+	require.EqualError(t, errOf(sqlledger.NewRegister(new(sql.DB), 4)), "sqlledger: there is no dialect 4")
 	_, err = l.Purge(t.Context(), 72*time.Hour-1)
 	require.EqualError(t, err, "sqlledger: purge: an age of 71h59m59.999999999s: want 72h0m0s or more")
 }
@@ -302,31 +295,47 @@ func TestNew(t *testing.T) {
 	}
 }
 
+// Tables may have other names and schemas, and any number of processes may create one at once.
 func TestTables(t *testing.T) {
-	schemas := map[sqlledger.Dialect]string{
-		sqlledger.PostgreSQL: sqlledger.PostgreSQLSchema,
-		sqlledger.MySQL:      sqlledger.MySQLSchema,
-		sqlledger.SQLite:     sqlledger.SQLiteSchema,
+	schemas := map[sqlledger.Dialect][2]string{
+		sqlledger.PostgreSQL: {sqlledger.PostgreSQLSchema, sqlledger.PostgreSQLRegisterSchema},
+		sqlledger.MySQL:      {sqlledger.MySQLSchema, sqlledger.MySQLRegisterSchema},
+		sqlledger.SQLite:     {sqlledger.SQLiteSchema, sqlledger.SQLiteRegisterSchema},
 	}
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
-		execSQL(t, db, schemas[d.dialect])
-		l := newLedger(t, d, db) // creates the table once more
+		execSQL(t, db, schemas[d.dialect][0])
+		execSQL(t, db, schemas[d.dialect][1])
+		l, r := newLedger(t, d, db), newRegister(t, d, db) // which create nothing
 		requireResult(t, int64(0))(l.Reserve(t.Context(), days("IS", day, 0, 5)))
+		require.NoError(t, r.Explain(t.Context(), void(1)))
+		require.Equal(t, 0, value[int](t, db, "SELECT count(*) FROM serial_explanations WHERE series = 'serial:is'"))
 
-		d.eachTable(t, func(name string, db *sql.DB) {
-			other := d.ledgerOn(t, db, sqlledger.WithTable(name))
-			require.Error(t, errOf(other.Reserve(t.Context(), days("IS", day, 0, 5))), "there is no table yet")
-			require.NoError(t, other.CreateTable(t.Context()))
-			requireResult(t, int64(0), "its own table")(other.Reserve(t.Context(), days("IS", day, 0, 5)))
-			requireResult(t, int64(0))(other.Purge(t.Context(), 72*time.Hour))
-		})
-	})
-}
-
-func TestCreateTableAtOnce(t *testing.T) {
-	createAtOnce(t, 5, 16, func(db *sql.DB, d *database, round int) (creator, error) {
-		return sqlledger.New(db, d.dialect, sqlledger.WithTable(fmt.Sprintf("ledger%d", round)))
+		names := map[string]*sql.DB{"Order": d.open(t, nil), "select": d.open(t, nil)} // keywords of SQL
+		if d.dialect != sqlledger.SQLite {
+			elsewhere := *d
+			elsewhere.name = "" // only the qualifier says where the table is
+			names[d.name+".Elsewhere"] = elsewhere.open(t, nil)
+		}
+		for name, db := range names {
+			l := d.ledgerOn(t, db, sqlledger.WithTable(name))
+			r := d.registerOn(t, db, sqlledger.WithRegisterTable(name+"_reasons"))
+			require.Error(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 5))), "there is no table yet")
+			require.Error(t, r.Explain(t.Context(), void(2)))
+			var creators sync.WaitGroup
+			for range 8 {
+				creators.Go(func() {
+					if err := errors.Join(l.CreateTable(t.Context()), r.CreateTable(t.Context())); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			creators.Wait()
+			requireResult(t, int64(0), "its own table")(l.Reserve(t.Context(), days("IS", day, 0, 5)))
+			requireResult(t, int64(0))(l.Purge(t.Context(), 72*time.Hour))
+			require.NoError(t, r.Explain(t.Context(), void(2)))
+			require.Equal(t, []serial.Explanation{void(2)}, list(t, r))
+		}
 	})
 }
 

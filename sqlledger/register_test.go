@@ -91,27 +91,49 @@ func TestRegister(t *testing.T) {
 	each(t, func(t *testing.T, d *database) { registers(t, d, newRegister(t, d, d.open(t, nil))) })
 }
 
-// A zero start stands for all periods of the series, in the order in which their explanations were recorded.
-func TestRegisterOfAllPeriods(t *testing.T) {
+// Explanations are returned in the order of recording, by the database's clock, whatever their At, the connection's
+// zone, and the age of the transaction. One that is added again keeps its place. A zero start stands for all periods.
+func TestRegisterOrder(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
-		r := newRegister(t, d, db)
+		here := newRegister(t, d, db)
+		zone := map[sqlledger.Dialect]string{
+			sqlledger.PostgreSQL: "SET TimeZone = 'Asia/Shanghai'",
+			sqlledger.MySQL:      "SET time_zone = '+08:00'",
+			sqlledger.SQLite:     "PRAGMA busy_timeout = 5000", // it has no zones
+		}[d.dialect]
+		there := d.registerOn(t, d.open(t, nil, zone))
 		var want []serial.Explanation
-		for _, day := range []int{3, 0, 400, 0} {
-			e := void(int64(1 + len(want)))
-			e.Start = midnight.AddDate(0, 0, day)
-			require.NoError(t, r.Explain(t.Context(), e))
-			want = append(want, e)
+		next := func(seq int64, at time.Time) serial.Explanation {
 			tick(t, d, db)
+			e := void(seq)
+			e.At, e.Reason = at, fmt.Sprintf("voided, %d", len(want))
+			want = append(want, e)
+			return e
 		}
+		for i, r := range []*sqlledger.Register{here, there, here} { // the first process has a clock that is ahead
+			require.NoError(t, r.Explain(t.Context(), next(int64(5-i), noon.Add(time.Duration(-i)*time.Hour))))
+		}
+		tx := begin(t, db)
+		require.NoError(t, there.Explain(t.Context(), next(9, noon)))
+		require.NoError(t, here.ExplainIn(t.Context(), tx, next(8, noon.Add(-24*time.Hour))))
+		require.NoError(t, tx.Commit())
+		tick(t, d, db)
+		for i := range slices.Backward(want) {
+			require.NoError(t, there.Explain(t.Context(), want[i]))
+		}
+		require.Equal(t, want, list(t, here))
+
+		another := next(1, noon)
+		another.Start = midnight.AddDate(0, 0, 400)
+		want[len(want)-1] = another
+		require.NoError(t, there.Explain(t.Context(), another))
+		require.NoError(t, here.Explain(t.Context(), next(7, noon)))
 		other := void(1)
 		other.Series = "serial:IS2"
-		require.NoError(t, r.Explain(t.Context(), other))
-		got, err := collect(r, "serial:IS", time.Time{})
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-		_, err = collect(r, "", time.Time{})
-		require.ErrorContains(t, err, `sqlledger: explanations of "": Series has 0 bytes`)
+		require.NoError(t, here.Explain(t.Context(), other))
+		requireResult(t, want)(collect(here, "serial:IS", time.Time{}))
+		require.ErrorContains(t, errOf(collect(here, "", time.Time{})), `sqlledger: explanations of "": Series has 0 bytes`)
 	})
 }
 
@@ -263,58 +285,6 @@ func TestRegisterSettings(t *testing.T) {
 	})
 }
 
-// Explanations are returned in the order of recording, by the database's clock, whatever their At, the connection's
-// zone, and the age of the transaction. One that is added again keeps its place.
-func TestRegisterOrder(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		db := d.open(t, nil)
-		here := newRegister(t, d, db)
-		zone := map[sqlledger.Dialect]string{
-			sqlledger.PostgreSQL: "SET TimeZone = 'Asia/Shanghai'",
-			sqlledger.MySQL:      "SET time_zone = '+08:00'",
-			sqlledger.SQLite:     "PRAGMA busy_timeout = 5000", // it has no zones
-		}[d.dialect]
-		there := d.registerOn(t, d.open(t, nil, zone))
-		var want []serial.Explanation
-		next := func(seq int64, at time.Time) serial.Explanation {
-			tick(t, d, db)
-			e := void(seq)
-			e.At, e.Reason = at, fmt.Sprintf("voided, %d", len(want))
-			want = append(want, e)
-			return e
-		}
-		// The first process has a clock that is ahead.
-		for i, r := range []*sqlledger.Register{here, there, here, there, here} {
-			require.NoError(t, r.Explain(t.Context(), next(int64(5-i), noon.Add(time.Duration(-i)*time.Hour))))
-		}
-		require.NoError(t, there.Explain(t.Context(), next(5, noon)))
-		require.Equal(t, want, list(t, here))
-
-		tx := begin(t, db)
-		require.NoError(t, there.Explain(t.Context(), next(9, noon)))
-		require.NoError(t, here.ExplainIn(t.Context(), tx, next(8, noon.Add(-time.Hour))))
-		require.NoError(t, tx.Commit())
-		require.Equal(t, want, list(t, here))
-
-		tick(t, d, db)
-		for i := range slices.Backward(want) {
-			require.NoError(t, here.Explain(t.Context(), want[i]))
-			require.NoError(t, there.Explain(t.Context(), want[i]))
-		}
-		require.Equal(t, want, list(t, here))
-
-		// So a person's correction counts even if the clock is behind.
-		require.NoError(t, there.Explain(t.Context(), next(5, noon.Add(-24*time.Hour))))
-		scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
-		require.NoError(t, err)
-		nothing := func(func(string, error) bool) {}
-		report, err := scheme.Audit("IS", serial.At(noon), 5, nothing,
-			serial.WithExplanations(here.Explanations(t.Context(), "serial:IS", midnight)))
-		require.NoError(t, err)
-		require.Equal(t, want[len(want)-1], report.Explained[len(report.Explained)-1].Explanation)
-	})
-}
-
 // The digest is the same in all versions: SHA-256 of the fields as netstrings.
 func TestRegisterDigest(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
@@ -335,7 +305,7 @@ func TestRegisterAtOnce(t *testing.T) {
 			sqlledger.MySQL:      "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
 			sqlledger.SQLite:     "PRAGMA journal_mode = WAL",
 		}[d.dialect]
-		const callers, rounds = 16, 5
+		const callers, rounds = 8, 3
 		r := newRegister(t, d, d.open(t, nil))
 		for v, init := range [][]string{nil, {set}} {
 			db := d.open(t, nil, init...)
@@ -363,48 +333,6 @@ func TestRegisterAtOnce(t *testing.T) {
 			want = append(want, void(seq+1))
 		}
 		require.ElementsMatch(t, want, list(t, r))
-	})
-}
-
-func TestRegisterTableAtOnce(t *testing.T) {
-	createAtOnce(t, 3, 8, func(db *sql.DB, d *database, round int) (creator, error) {
-		return sqlledger.NewRegister(db, d.dialect, sqlledger.WithRegisterTable(fmt.Sprintf("table%d", round)))
-	})
-}
-
-func TestNewRegister(t *testing.T) {
-	require.EqualError(t, errOf(sqlledger.NewRegister(nil, sqlledger.SQLite)), "sqlledger: the database is nil")
-	require.EqualError(t, errOf(sqlledger.NewRegister(new(sql.DB), 4)), "sqlledger: there is no dialect 4")
-	require.ErrorContains(t, errOf(sqlledger.NewRegister(new(sql.DB), sqlledger.SQLite,
-		sqlledger.WithRegisterTable("main.x"))), `sqlledger: table "main.x": want 1 to 63 ASCII letters`)
-}
-
-func TestRegisterTables(t *testing.T) {
-	schemas := map[sqlledger.Dialect]string{
-		sqlledger.PostgreSQL: sqlledger.PostgreSQLRegisterSchema,
-		sqlledger.MySQL:      sqlledger.MySQLRegisterSchema,
-		sqlledger.SQLite:     sqlledger.SQLiteRegisterSchema,
-	}
-	each(t, func(t *testing.T, d *database) {
-		db := d.open(t, nil)
-		execSQL(t, db, schemas[d.dialect])
-		r := newRegister(t, d, db) // creates the table again, without effect
-		require.NoError(t, r.Explain(t.Context(), void(1)))
-
-		for series, want := range map[string]int{"serial:IS": 1, "serial:is": 0} {
-			rows := value[int](t, db, "SELECT count(*) FROM serial_explanations WHERE series = '"+series+"'")
-			require.Equal(t, want, rows, "people can distinguish %s too", series)
-		}
-
-		d.eachTable(t, func(name string, db *sql.DB) {
-			other := d.registerOn(t, db, sqlledger.WithRegisterTable(name))
-			require.Error(t, other.Explain(t.Context(), void(1)), "there is no table yet")
-			require.NoError(t, other.CreateTable(t.Context()))
-			require.Empty(t, list(t, other), "it has a separate table")
-			require.NoError(t, other.Explain(t.Context(), void(2)))
-			require.Equal(t, []serial.Explanation{void(2)}, list(t, other))
-		})
-		require.Equal(t, []serial.Explanation{void(1)}, list(t, r))
 	})
 }
 
@@ -655,68 +583,6 @@ func TestExplanationsOfOthers(t *testing.T) {
 			execSQL(t, db, "DELETE FROM serial_explanations WHERE digest = 'row of Bob'")
 		}
 	})
-}
-
-// The server closes the connection in the middle of Explain. Whatever Explain returns, it can be repeated.
-func TestRegisterConnectionLost(t *testing.T) {
-	onServers(t, func(t *testing.T, d *database) {
-		whoami, kill := "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%s, 5000)"
-		if d.dialect == sqlledger.MySQL {
-			d, whoami, kill = d.with("interpolateParams=true"), "SELECT connection_id()", "KILL %s"
-		}
-		admin := d.open(t, nil)
-		for i, at := range []string{"INSERT", "COMMIT"} {
-			var lose, lost atomic.Bool
-			r := newRegister(t, d, d.open(t, on(at, func(s *statement) error {
-				if !lose.CompareAndSwap(true, false) {
-					return s.run(s.text)
-				}
-				id, err := s.ask(whoami)
-				require.NoError(t, err)
-				execSQL(t, admin, fmt.Sprintf(kill, id))
-				lost.Store(true)
-				return s.run(s.text)
-			})))
-			lose.Store(true)
-			e := void(int64(i + 1))
-			err := r.Explain(t.Context(), e)
-			require.True(t, lost.Load())
-			if at == "COMMIT" {
-				require.ErrorContains(t, err, "sqlledger: explain: ")
-				require.NotContains(t, list(t, r), e)
-			}
-			require.NoError(t, r.Explain(t.Context(), e))
-			require.Len(t, list(t, r), i+1)
-
-			lose.Store(true)
-			e.Reason = "the hook repeats it"
-			r.Hooks(func(_ serial.Explanation, err error) { t.Error(err) }).Unused(t.Context(), e)
-			require.Contains(t, list(t, r), e)
-			execSQL(t, admin, "DELETE FROM serial_explanations WHERE reason = 'the hook repeats it'")
-		}
-	})
-}
-
-// A full disk causes an error, and no stored data is lost.
-func TestRegisterDiskFull(t *testing.T) {
-	d := sqlite3(t)
-	newRegister(t, d, d.open(t, nil))
-	pages := value[int](t, d.open(t, nil), "PRAGMA page_count")
-	r := newRegister(t, d, d.open(t, nil, fmt.Sprintf("PRAGMA max_page_count = %d", pages+1)))
-	var kept []serial.Explanation
-	var err error
-	for seq := int64(1); err == nil; seq++ {
-		e := void(seq)
-		e.Reason = strings.Repeat("x", 500)
-		if err = r.Explain(t.Context(), e); err == nil {
-			kept = append(kept, e)
-		}
-	}
-	require.ErrorContains(t, err, "sqlledger: explain: database or disk is full")
-	require.NotEmpty(t, kept)
-	require.Equal(t, kept, list(t, r))
-	require.NoError(t, newRegister(t, d, d.open(t, nil)).Explain(t.Context(), void(1000)))
-	require.Equal(t, append(kept, void(1000)), list(t, r))
 }
 
 // With the rights to read and to insert, everything works, but nothing can be changed.
