@@ -10,43 +10,39 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-func TestPostgreSQLCommitsDurably(t *testing.T) {
-	d := postgres(t)
-	d.ledger(t, nil)
-	for set, want := range map[string]string{
-		"off": "on", "local": "on", "remote_write": "on", "on": "on", "remote_apply": "remote_apply",
-	} {
+// A reservation is committed durably, whatever the connection's setting, which stays as it is.
+func TestCommitsDurably(t *testing.T) {
+	check := func(t *testing.T, d *database, ask, set, value, want string) {
+		t.Helper()
+		d.ledger(t, nil)
 		var commit string
 		db := d.open(t, on("COMMIT", func(s *statement) (err error) {
-			if commit, err = s.ask("SHOW synchronous_commit"); err != nil {
+			if commit, err = s.ask(ask); err != nil {
 				return err
 			}
 			return s.run(s.text)
-		}), "SET synchronous_commit = "+set)
+		}), set+value)
+		db.SetMaxOpenConns(1)
 		require.NoError(t, errOf(d.ledgerOn(t, db).Reserve(t.Context(), days("IS", day, 0, 1))))
-		require.Equal(t, want, commit, set)
-		require.Equal(t, set, value[string](t, db, "SHOW synchronous_commit"), "only for the transaction")
+		require.Equal(t, want, commit, value)
+		var after string
+		require.NoError(t, db.QueryRowContext(t.Context(), ask).Scan(&after))
+		require.Equal(t, value, after, "only for the transaction")
 	}
-}
-
-func TestSQLiteCommitsDurably(t *testing.T) {
-	for _, dsn := range []string{"_pragma=journal_mode(WAL)", "_pragma=journal_mode(DELETE)",
-		"_pragma=journal_mode(PERSIST)"} {
-		for _, set := range []string{"0", "1", "2", "3"} {
-			d := sqlite3(t).with(dsn)
-			var commit string
-			db := d.open(t, on("COMMIT", func(s *statement) (err error) {
-				if commit, err = s.ask("PRAGMA synchronous"); err != nil {
-					return err
-				}
-				return s.run(s.text)
-			}), "PRAGMA synchronous = "+set)
-			db.SetMaxOpenConns(1)
-			require.NoError(t, errOf(newLedger(t, d, db).Reserve(t.Context(), days("IS", day, 0, 1))))
-			require.Equal(t, "3", commit)
-			require.Equal(t, set, value[string](t, db, "PRAGMA synchronous"), "only for the transaction")
+	t.Run("PostgreSQL", func(t *testing.T) {
+		d := postgres(t)
+		for set, want := range map[string]string{"off": "on", "local": "on", "remote_write": "on", "on": "on",
+			"remote_apply": "remote_apply"} {
+			check(t, d, "SHOW synchronous_commit", "SET synchronous_commit = ", set, want)
 		}
-	}
+	})
+	t.Run("SQLite", func(t *testing.T) {
+		for _, journal := range []string{"WAL", "DELETE", "PERSIST"} {
+			for _, set := range []string{"0", "1", "2", "3"} {
+				check(t, sqlite3(t).with("_pragma=journal_mode("+journal+")"), "PRAGMA synchronous", "PRAGMA synchronous = ", set, "3")
+			}
+		}
+	})
 }
 
 // A database that would lose a block in a crash causes an error, and nothing is set aside.
@@ -130,21 +126,6 @@ func TestLossy(t *testing.T) {
 			l := d.ledgerOn(t, db)
 			refused(t, l, why)
 			require.ErrorContains(t, l.CreateTable(t.Context()), why)
-		}
-	})
-	t.Run("SQLite/read only", func(t *testing.T) {
-		d := sqlite3(t)
-		d.ledger(t, nil)
-		l := d.ledgerOn(t, d.with("mode=ro").open(t, nil))
-		require.ErrorContains(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))), "readonly")
-	})
-	t.Run("SQLite/temporary table", func(t *testing.T) {
-		d := sqlite3(t)
-		db := d.open(t, nil, strings.Replace(sqlledger.SQLiteSchema, "CREATE", "CREATE TEMPORARY", 1))
-		for i := range int64(2) {
-			requireResult(t, 10*i)(newLedger(t, d, db).Reserve(t.Context(), days("IS", day, 0, 10)))
-			require.NoError(t, db.Close())
-			db = d.open(t, nil)
 		}
 	})
 }

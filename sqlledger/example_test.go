@@ -15,20 +15,27 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// This is what a Generator does with a ledger. The program imports the driver: _ "modernc.org/sqlite".
-func Example() {
+// openFile opens a database in a new file. The program imports the driver: _ "modernc.org/sqlite".
+func openFile() (db *sql.DB, remove func()) {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "ledger.db"))
+	db, err = sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer db.Close()
+	return db, func() {
+		_ = db.Close()
+		_ = os.RemoveAll(dir)
+	}
+}
 
+// This is what a Generator does with a ledger.
+func Example() {
 	ctx := context.Background()
+	db, remove := openFile()
+	defer remove()
 	ledger, err := sqlledger.New(db, sqlledger.SQLite)
 	if err != nil {
 		log.Fatal(err)
@@ -52,18 +59,9 @@ func Example() {
 
 // A customer cancels the second order of the day, and its number has no document any more.
 func ExampleRegister_ExplainIn() {
-	dir, err := os.MkdirTemp("", "")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "orders.db"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer db.Close()
-
 	ctx := context.Background()
+	db, remove := openFile()
+	defer remove()
 	register, err := sqlledger.NewRegister(db, sqlledger.SQLite)
 	if err != nil {
 		log.Fatal(err)

@@ -15,7 +15,8 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// Generators use a ledger in a database, and a Redis that loses everything again and again.
+// Generators use a ledger in a database, and a Redis that loses everything again and again. The ledger still knows how
+// the series is counted.
 func TestGenerator(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		server := redistest.Start(t)
@@ -55,42 +56,11 @@ func TestGenerator(t *testing.T) {
 			}
 			require.NoError(t, admin.FlushAll(t.Context()).Err())
 		}
-	})
-}
-
-// Redis comes back empty after a series got another Period or key: the ledger in the database still knows the old ones.
-func TestGeneratorKeepsSettings(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		rdb := redistest.Start(t).Client(t)
-		now := time.Now().UTC()
-		zone := time.FixedZone("noon", (12-now.Hour())*3600)
-		generator := func(typ string, opts ...serial.Option) func() (int64, error) {
-			opts = append(opts, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"), serial.WithLocation(zone),
-				serial.WithLedger(newLedger(t, d, d.open(t, nil)), 10))
-			gen, err := serial.New(rdb, opts...)
-			require.NoError(t, err)
-			return func() (int64, error) {
-				n, err := gen.NextNumber(t.Context(), typ)
-				return n.Seq, err
-			}
-		}
-		months := generator("IS", serial.WithPeriod(serial.PerMonth))
-		daily := generator("IS")
-		hidden := generator("PO", serial.WithHiddenSequence([]byte("an example's key")))
-		rotated := generator("PO", serial.WithHiddenSequence([]byte("another's secret")))
-		for round := range int64(2) {
-			for _, next := range []func() (int64, error){months, hidden} {
-				requireResult(t, 10*round+1)(next())
-			}
-			require.NoError(t, rdb.FlushAll(t.Context()).Err())
-			for range 2 {
-				_, err := daily()
-				require.ErrorIs(t, err, serial.ErrConflict)
-				require.ErrorContains(t, err, `counts by "months" in the ledger and by "days" here`)
-				_, err = rotated()
-				require.ErrorIs(t, err, serial.ErrConflict)
-				require.ErrorContains(t, err, "check digit or key")
-			}
-		}
+		weekly, err := serial.New(admin, serial.WithLocation(noon), serial.WithPeriod(serial.PerWeek),
+			serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}"), serial.WithLedger(newLedger(t, d, d.open(t, nil)), 10))
+		require.NoError(t, err)
+		_, err = weekly.Next(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrConflict)
+		require.ErrorContains(t, err, `counts by "days" in the ledger and by "weeks" here`)
 	})
 }

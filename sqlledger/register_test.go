@@ -150,18 +150,15 @@ func registers(t *testing.T, d *database, r *sqlledger.Register) {
 		change(&e)
 		return e
 	}
-	all := []serial.Explanation{
-		change(func(e *serial.Explanation) { e.First, e.Last = 1, largest }),
-		change(func(e *serial.Explanation) { e.First = 99 }),
-		change(func(e *serial.Explanation) { e.At = noon.Add(-time.Microsecond) }),
-		change(func(e *serial.Explanation) {}),
-		change(func(e *serial.Explanation) { e.At = noon.Add(time.Microsecond) }),
-		change(func(e *serial.Explanation) { e.At = noon.Add(2 * time.Microsecond); e.Possible = true }),
-		change(func(e *serial.Explanation) { e.At = noon.Add(3 * time.Microsecond); e.Unused = true }),
-		change(func(e *serial.Explanation) { e.At = noon.Add(4 * time.Microsecond); e.By = "" }),
-		change(func(e *serial.Explanation) { e.At = noon.Add(5 * time.Microsecond); e.Type = "is" }),
-		change(func(e *serial.Explanation) { e.At = noon.Add(6 * time.Microsecond); e.Type = strings.Repeat("é", 32) }),
-		change(func(e *serial.Explanation) { e.At = noon.Add(7 * time.Microsecond); e.Type = "" }),
+	var all []serial.Explanation
+	for i, f := range []func(*serial.Explanation){
+		func(e *serial.Explanation) { e.First, e.Last = 1, largest }, func(e *serial.Explanation) { e.First = 99 },
+		func(*serial.Explanation) {}, func(e *serial.Explanation) { e.Possible = true },
+		func(e *serial.Explanation) { e.Unused = true }, func(e *serial.Explanation) { e.By = "" },
+		func(e *serial.Explanation) { e.Type = "is" }, func(e *serial.Explanation) { e.Type = strings.Repeat("é", 32) },
+		func(e *serial.Explanation) { e.Type = "" },
+	} {
+		all = append(all, change(func(e *serial.Explanation) { e.At = noon.Add(time.Duration(i) * time.Microsecond); f(e) }))
 	}
 	for i, reason := range []string{
 		"Voided", "voided ", " voided", `it's "void" \' \\ ` + "`", "%s %d ?1 $1 :a {by} {series}", "--; DROP TABLE x;",
@@ -202,23 +199,6 @@ func registers(t *testing.T, d *database, r *sqlledger.Register) {
 	})
 	require.Equal(t, all, list(t, r))
 
-	// If these are equal too, the order is still fixed.
-	var alike []serial.Explanation
-	for _, reason := range []string{"e", "d", "c", "b", "a"} {
-		e := void(7)
-		e.Reason = reason
-		alike = append(alike, e)
-		require.NoError(t, r.Explain(t.Context(), e))
-	}
-	execSQL(t, db, atOnce)
-	order := ""
-	for _, e := range list(t, r) {
-		if e.First == 7 {
-			order += e.Reason
-		}
-	}
-	require.Equal(t, "bcade", order)
-
 	// Series and periods are kept apart.
 	for _, other := range []struct {
 		series string
@@ -243,7 +223,7 @@ func registers(t *testing.T, d *database, r *sqlledger.Register) {
 		e.Start = other.start
 		requireResult(t, []serial.Explanation{e})(collect(r, other.series, other.start.In(zone)))
 	}
-	require.Len(t, list(t, r), len(all)+len(alike))
+	require.Len(t, list(t, r), len(all))
 }
 
 // The settings of a connection must not matter; a connection with the default settings reads what any other writes.
@@ -370,66 +350,45 @@ func TestRegisterOtherTable(t *testing.T) {
 	})
 }
 
+// What cannot be stored is refused without the database.
 func TestRegisterRefused(t *testing.T) {
-	// No database is needed: nothing is sent to it.
 	r, err := sqlledger.NewRegister(new(sql.DB), sqlledger.PostgreSQL)
 	require.NoError(t, err)
-	const (
-		size   = "bytes: want 1 to"
-		spaces = ": want printable UTF-8 without spaces"
-		years  = "in UTC: want 1000 to 9999"
-	)
-	noFirst := func(e *serial.Explanation) { e.First = 0 }
-	unprintable := func(e *serial.Explanation) { e.Reason = "a\x00b" }
-	never := func(e *serial.Explanation) { e.At = time.Time{} }
-	invalid := func(change func(*serial.Explanation)) string {
-		e := void(1)
-		change(&e)
-		return e.Validate().Error()
-	}
+	const spaces, years = ": want printable UTF-8 without spaces", "in UTC: want 1000 to 9999"
+	late := time.Date(9999, time.December, 31, 23, 0, 0, 0, time.FixedZone("", -3600))
 	for why, change := range map[string]func(*serial.Explanation){
-		invalid(noFirst):                  noFirst,
-		invalid(unprintable):              unprintable,
-		invalid(never):                    never,
-		"Series has 0 " + size + " 255":   func(e *serial.Explanation) { e.Series = "" },
-		"Series has 256 " + size + " 255": func(e *serial.Explanation) { e.Series = strings.Repeat("x", 256) },
-		`Series is "IS "` + spaces:        func(e *serial.Explanation) { e.Series = "IS " },
-		`Series is "I\xffS"` + spaces:     func(e *serial.Explanation) { e.Series = "I\xffS" },
-		`Series is "I\x00S"` + spaces:     func(e *serial.Explanation) { e.Series = "I\x00S" },
-		"Type has 65 bytes: want 0 to 64": func(e *serial.Explanation) { e.Type = strings.Repeat("é", 32) + "1" },
-		`Type is "I\tS"` + spaces:         func(e *serial.Explanation) { e.Type = "I\tS" },
-		"Start is in the year 1 " + years: func(e *serial.Explanation) { e.Start = time.Time{} },
-		"Start is 2021-10-24T00:00:00.000000001Z: want whole seconds": func(e *serial.Explanation) {
-			e.Start = midnight.Add(1)
-		},
-		"Start is in the year 10000 " + years: func(e *serial.Explanation) { e.Start = midnight.AddDate(7979, 0, 0) },
-		"At is in the year 10000 " + years: func(e *serial.Explanation) {
-			e.At = time.Date(9999, time.December, 31, 23, 0, 0, 0, time.FixedZone("", -3600))
-		},
-		"At is in the year 999 " + years: func(e *serial.Explanation) {
-			e.At = time.Date(999, time.December, 31, 0, 0, 0, 0, time.UTC)
-		},
+		"serial: explanation of IS 0 to 1: sequences must be": func(e *serial.Explanation) { e.First = 0 },
+		"serial: explanation of IS 1 to 1: Reason: ":          func(e *serial.Explanation) { e.Reason = "a\x00b" },
+		"serial: explanation of IS 1 to 1: At":                func(e *serial.Explanation) { e.At = time.Time{} },
+		"Series has 0 bytes: want 1 to 255":                   func(e *serial.Explanation) { e.Series = "" },
+		"Series has 256 bytes: want 1 to 255":                 func(e *serial.Explanation) { e.Series = strings.Repeat("x", 256) },
+		`Series is "IS "` + spaces:                            func(e *serial.Explanation) { e.Series = "IS " },
+		`Series is "I\xffS"` + spaces:                         func(e *serial.Explanation) { e.Series = "I\xffS" },
+		"Type has 65 bytes: want 0 to 64":                     func(e *serial.Explanation) { e.Type = strings.Repeat("x", 65) },
+		`Type is "I\tS"` + spaces:                             func(e *serial.Explanation) { e.Type = "I\tS" },
+		"Start is in the year 1 " + years:                     func(e *serial.Explanation) { e.Start = time.Time{} },
+		"Start is 2021-10-24T00:00:00.000000001Z: want whole": func(e *serial.Explanation) { e.Start = midnight.Add(1) },
+		"At is in the year 10000 " + years:                    func(e *serial.Explanation) { e.At = late },
+		"At is in the year 999 " + years:                      func(e *serial.Explanation) { e.At = midnight.AddDate(-1022, 0, 0) },
 	} {
 		e := void(1)
 		change(&e)
-		why = "sqlledger: explain: " + why
-		require.EqualError(t, r.Explain(t.Context(), e), why)
-		require.EqualError(t, r.ExplainIn(t.Context(), new(sql.Tx), e), why)
+		require.ErrorContains(t, r.Explain(t.Context(), e), "sqlledger: explain: "+why)
+		require.ErrorContains(t, r.ExplainIn(t.Context(), new(sql.Tx), e), "sqlledger: explain: "+why)
 		var failed []error
 		r.Hooks(func(got serial.Explanation, err error) {
 			require.Equal(t, e, got)
 			failed = append(failed, err)
 		}).Unused(t.Context(), e)
 		require.Len(t, failed, 1)
-		require.EqualError(t, failed[0], why)
+		require.ErrorContains(t, failed[0], why)
 	}
 	for _, tx := range []sqlledger.Execer{nil, (*sql.Tx)(nil)} {
 		require.EqualError(t, r.ExplainIn(t.Context(), tx, void(1)), "sqlledger: explain: the transaction is nil")
 	}
 	require.EqualError(t, errOf(collect(r, "", midnight)),
 		`sqlledger: explanations of "" from 2021-10-24T00:00:00Z: Series has 0 bytes: want 1 to 255`)
-	require.EqualError(t, errOf(collect(r, "serial:IS", midnight.Add(1))), `sqlledger: explanations of "serial:IS" from `+
-		"2021-10-24T00:00:00.000000001Z: Start is 2021-10-24T00:00:00.000000001Z: want whole seconds")
+	require.ErrorContains(t, errOf(collect(r, "serial:IS", midnight.Add(1))), ": want whole seconds")
 }
 
 // An explanation added in the caller's transaction is stored if that commits, and adding it again does not end the
@@ -488,7 +447,7 @@ func TestExplanationsEnd(t *testing.T) {
 		db := d.open(t, nil)
 		db.SetMaxOpenConns(1)
 		r := newRegister(t, d, db)
-		const rows = 1000
+		const rows = 100
 		tx := begin(t, db)
 		for seq := range int64(rows) {
 			require.NoError(t, r.ExplainIn(t.Context(), tx, void(seq+1)))
@@ -502,14 +461,6 @@ func TestExplanationsEnd(t *testing.T) {
 			break
 		}
 		require.Zero(t, db.Stats().InUse)
-		func() {
-			defer func() { require.Equal(t, "enough", recover()) }()
-			for range all {
-				panic("enough")
-			}
-		}()
-		require.Zero(t, db.Stats().InUse)
-
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		read, failed := 0, []error(nil)
@@ -711,23 +662,4 @@ func TestRegisterAtTheEnd(t *testing.T) {
 	kept, err := collect(plain, "serial:PO", time.Unix(0, 0))
 	require.NoError(t, err)
 	require.Len(t, kept, 1)
-}
-
-// When the hook's context ends, an explanation that could not be stored is reported as failed at once.
-func TestRegisterHooksEnd(t *testing.T) {
-	race.Bubble(t, func(t *testing.T) {
-		refused := errors.New("connection refused")
-		db := sql.OpenDB(&connector{connect: func(context.Context) (driver.Conn, error) { return nil, refused }})
-		defer func() { require.NoError(t, db.Close()) }()
-		r, err := sqlledger.NewRegister(db, sqlledger.PostgreSQL)
-		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		start := time.Now()
-		var failed []error
-		r.Hooks(func(_ serial.Explanation, err error) { failed = append(failed, err) }).Unused(ctx, void(1))
-		require.Len(t, failed, 1)
-		require.ErrorIs(t, failed[0], refused)
-		require.Equal(t, 3*time.Second, time.Since(start))
-	})
 }

@@ -11,53 +11,32 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// If one connection has a temporary table of the ledger's name, nothing is set aside on it.
+// If one connection has a temporary table of the ledger's name, nothing is set aside in that table.
 func TestHidden(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		schemas := map[sqlledger.Dialect][]string{
 			sqlledger.PostgreSQL: {sqlledger.PostgreSQLSchema},
-			sqlledger.MySQL: {
-				sqlledger.MySQLSchema,
-				strings.Replace(sqlledger.MySQLSchema, "InnoDB", "MEMORY", 1),
-			},
-			sqlledger.SQLite: {sqlledger.SQLiteSchema},
+			sqlledger.MySQL:      {sqlledger.MySQLSchema, strings.Replace(sqlledger.MySQLSchema, "InnoDB", "MEMORY", 1)},
+			sqlledger.SQLite:     {sqlledger.SQLiteSchema},
 		}[d.dialect]
-		const n = 10
 		l := d.ledger(t, nil)
-		next := int64(0)
+		requireResult(t, int64(0))(l.Reserve(t.Context(), days("IS", day, 0, 10)))
 		for _, schema := range schemas {
 			db := d.open(t, nil, strings.Replace(schema, "CREATE", "CREATE TEMPORARY", 1))
-			hidden := d.ledgerOn(t, db)
-			if d.dialect == sqlledger.MySQL {
-				require.NoError(t, hidden.CreateTable(t.Context()))
-			}
-			for range 2 {
-				requireResult(t, next)(l.Reserve(t.Context(), days("IS", day, 0, n)))
-				next += n
-
-				after, err := hidden.Reserve(t.Context(), days("IS", day, 0, n))
-				if d.dialect == sqlledger.SQLite { // its statements name the schema
-					require.NoError(t, err)
-					require.Equal(t, next, after)
-					next += n
-					continue
-				}
-				require.ErrorContains(t, err, "sqlledger: reserve: the database can lose what it commits: the table is ")
-				require.ErrorContains(t, err, "temporary")
-			}
-			if d.dialect == sqlledger.SQLite {
+			after, err := d.ledgerOn(t, db).Reserve(t.Context(), days("IS", day, 0, 10))
+			if d.dialect == sqlledger.SQLite { // its statements name the schema
+				requireResult(t, int64(10))(after, err)
 				continue
 			}
+			require.ErrorContains(t, err, "sqlledger: reserve: the database can lose what it commits: the table is ")
+			require.ErrorContains(t, err, "temporary")
 			// If the name includes the schema, the table is hidden in MySQL and found in PostgreSQL.
 			named := d.ledgerOn(t, db, sqlledger.WithTable(d.name+".serial_ledger"))
-			after, err := named.Reserve(t.Context(), days("IS", day, 0, n))
-			if d.dialect == sqlledger.MySQL {
+			if after, err = named.Reserve(t.Context(), days("IS", day, 0, 10)); d.dialect == sqlledger.PostgreSQL {
+				requireResult(t, int64(10))(after, err)
+			} else {
 				require.ErrorContains(t, err, "temporary")
-				continue
 			}
-			require.NoError(t, err)
-			require.Equal(t, next, after)
-			next += n
 		}
 	})
 	// The catalogue tables that the statements read cannot be hidden either.
@@ -219,28 +198,6 @@ func TestAltered(t *testing.T) {
 				execSQL(t, db, drop(d))
 				requireResult(t, kept)(l.Reserve(t.Context(), days(series, day, 0, 10)))
 			})
-		}
-	})
-	t.Run("PostgreSQL/rule", func(t *testing.T) {
-		d := postgres(t)
-		db := d.open(t, nil)
-		l := newLedger(t, d, db)
-		for _, on := range []string{"INSERT", "UPDATE"} {
-			execSQL(t, db, "CREATE RULE meddles AS ON "+on+" TO serial_ledger DO INSTEAD NOTHING")
-			require.Error(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))))
-			execSQL(t, db, "DROP RULE meddles ON serial_ledger")
-		}
-	})
-	t.Run("PostgreSQL/gap", func(t *testing.T) { // a gap does no harm
-		d := postgres(t)
-		db := d.open(t, nil)
-		l := newLedger(t, d, db)
-		for _, query := range create(d, trigger{"BEFORE INSERT OR UPDATE", "NEW.last := NEW.last + 5; RETURN NEW;"}) {
-			execSQL(t, db, query)
-		}
-		// The row proposed for insertion passes through the trigger, even if the row exists.
-		for _, want := range []int64{5, 20, 35} {
-			requireResult(t, want)(l.Reserve(t.Context(), days("IS", day, 0, 10)))
 		}
 	})
 }

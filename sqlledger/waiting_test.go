@@ -10,48 +10,39 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/sqlledger"
 )
 
 // A caller that reserves a block within a transaction on the pool's only connection learns that it waited for itself.
-func TestWaitsForItselfInThePool(t *testing.T) {
+// With SQLite, another connection does not help, because the file allows one writer.
+func TestWaitsForItself(t *testing.T) {
+	const advice = "take the number before the transaction begins, or "
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
 		db.SetMaxOpenConns(1)
 		l := newLedger(t, d, db)
 		tx := begin(t, db)
-		err := reserveBriefly(t, l)
+		err := reserveWithin(t, l, time.Second)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "all connections of the pool were in use (it has 1)")
-		require.ErrorContains(t, err, "take the number before the transaction begins, or give the ledger a pool of its own")
-
+		require.ErrorContains(t, err, advice+"give the ledger a pool of its own")
 		require.NoError(t, tx.Rollback())
 		require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 1))))
 	})
-}
-
-// The same with SQLite, where another connection does not help: the file allows one writer. The driver ignores the
-// context while it waits for the file.
-func TestWaitsForItselfInTheFile(t *testing.T) {
-	for _, busy := range []string{"0", "100", "5000", "60000"} {
-		t.Run(busy, func(t *testing.T) {
+	for _, busy := range []string{"0", "60000"} { // the driver ignores the context while it waits for the file
+		t.Run("SQLite/"+busy, func(t *testing.T) {
 			t.Parallel()
 			d := sqlite3(t).with("_pragma=busy_timeout(" + busy + ")")
 			db := d.open(t, nil)
 			l := newLedger(t, d, db)
 			tx := begin(t, db)
 			require.NoError(t, errOf(tx.Exec("CREATE TABLE orders (number text)")))
-			// SQLite counts the sleeps that it requests, which a busy machine lengthens, especially the short ones at
-			// first.
+			// SQLite counts the sleeps that it requests, which a busy machine lengthens, especially the short ones at first.
 			err := reserveWithin(t, l, 4*time.Second)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.ErrorContains(t, err, "is locked")
 			require.ErrorContains(t, err, "another connection is writing to this file")
-			require.ErrorContains(t, err,
-				"take the number before the transaction begins, or keep the ledger in a file of its own")
-
+			require.ErrorContains(t, err, advice+"keep the ledger in a file of its own")
 			require.NoError(t, tx.Rollback())
 			require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 1))))
 			db.SetMaxOpenConns(1)
@@ -74,7 +65,7 @@ func TestWaitChangedAtTheEnd(t *testing.T) {
 				return s.run(s.text)
 			}))
 			l := newLedger(t, d, db)
-			err := reserveBriefly(t, l)
+			err := reserveWithin(t, l, time.Second)
 			require.Equal(t, nth == 1, errors.Is(err, context.DeadlineExceeded), err)
 			require.Equal(t, nth, changes)
 			db.SetMaxOpenConns(1)
@@ -93,26 +84,9 @@ func TestWaitsForTheNetwork(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	l, err := sqlledger.New(db, sqlledger.PostgreSQL)
 	require.NoError(t, err)
-	err = reserveBriefly(t, l)
+	err = reserveWithin(t, l, time.Second)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NotContains(t, err.Error(), "transaction")
-}
-
-// The generator's limit for the ledger ends before the driver's, and the error still says what it waited for.
-func TestGeneratorWaitsForItself(t *testing.T) {
-	d := sqlite3(t).with("_pragma=busy_timeout(60000)")
-	db := d.open(t, nil)
-	gen, err := serial.New(redistest.Start(t).Client(t), serial.WithLedger(newLedger(t, d, db), 10))
-	require.NoError(t, err)
-	tx := begin(t, db)
-	require.NoError(t, errOf(tx.Exec("CREATE TABLE orders (number text)")))
-	start := time.Now()
-	require.ErrorContains(t, errOf(gen.Next(t.Context(), "IS")), "take the number before the transaction begins")
-	require.Less(t, time.Since(start), 9*time.Second)
-	require.NoError(t, tx.Rollback())
-	number, err := gen.Next(t.Context(), "IS")
-	require.NoError(t, err)
-	require.Contains(t, number, "IS")
 }
 
 func begin(t *testing.T, db *sql.DB) *sql.Tx {
@@ -123,12 +97,7 @@ func begin(t *testing.T, db *sql.DB) *sql.Tx {
 	return tx
 }
 
-// reserveBriefly reserves with a context that ends soon.
-func reserveBriefly(t *testing.T, l *sqlledger.Ledger) error {
-	t.Helper()
-	return reserveWithin(t, l, time.Second)
-}
-
+// reserveWithin reserves a block with a context that ends.
 func reserveWithin(t *testing.T, l *sqlledger.Ledger, limit time.Duration) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
