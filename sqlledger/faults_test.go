@@ -149,46 +149,6 @@ func TestTriedAgain(t *testing.T) {
 	})
 }
 
-// This is a real deadlock in the servers, not just the error.
-func TestDeadlock(t *testing.T) {
-	onServers(t, func(t *testing.T, d *database) {
-		const last = "UPDATE serial_ledger SET last = last + 1 WHERE series = "
-		// PostgreSQL fails the transaction that first looks for deadlocks, MySQL the one that has changed less.
-		patient := map[sqlledger.Dialect]string{
-			sqlledger.PostgreSQL: "SET deadlock_timeout = '1min'",
-			sqlledger.MySQL:      "SET @nothing = 1",
-		}[d.dialect]
-		other, err := d.open(t, nil, patient).Conn(t.Context())
-		require.NoError(t, err)
-		defer func() { require.NoError(t, other.Close()) }()
-		var cross atomic.Bool
-		crossed := make(chan error, 1)
-		l := d.ledger(t, on("COMMIT", func(s *statement) error {
-			if !cross.CompareAndSwap(true, false) {
-				return s.run(s.text)
-			}
-			go func() {
-				_, err := other.ExecContext(t.Context(), last+literal(d, "IS")) // waits for the reservation
-				_, failed := other.ExecContext(t.Context(), "ROLLBACK")
-				crossed <- errors.Join(err, failed)
-			}()
-			err := s.run(last + literal(d, "PO"))
-			require.Error(t, err, "the other transaction has the lock, and waits")
-			return err
-		}))
-		for _, series := range []string{"PO", "A", "B", "C", "D", "E", "F", "IS"} {
-			require.NoError(t, errOf(l.Reserve(t.Context(), days(series, day, 0, 3))))
-		}
-		execSQL(t, other, "BEGIN")
-		for _, series := range []string{"PO", "A", "B", "C", "D", "E", "F"} {
-			execSQL(t, other, last+literal(d, series))
-		}
-		cross.Store(true)
-		requireResult(t, int64(3))(l.Reserve(t.Context(), days("IS", day, 0, 3)))
-		require.NoError(t, <-crossed)
-	})
-}
-
 // A lock that is released within 30 s is waited for, whatever the database's own limit.
 func TestWaits(t *testing.T) {
 	short := map[sqlledger.Dialect]string{

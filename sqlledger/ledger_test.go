@@ -59,20 +59,32 @@ func reserves(t *testing.T, l *sqlledger.Ledger) {
 
 const maxSeq = 999_999_999_999_999
 
-// The settings of a connection must not matter.
+// The settings of a connection must not matter, to a ledger or to a register. A connection with the default settings
+// reads what any other writes.
 func TestSettings(t *testing.T) {
+	run := func(name string, open func(*testing.T) *database, dsn string, init ...string) {
+		t.Run(name+"/"+dsn+strings.Join(init, ""), func(t *testing.T) {
+			d := open(t)
+			if name == "SQLite" {
+				d = d.with(dsn)
+			}
+			d.ledger(t, nil)
+			plain := newRegister(t, d, d.open(t, nil))
+			db := d.with(dsn).open(t, nil, init...)
+			l, r := d.ledgerOn(t, db), d.registerOn(t, db)
+			purgesOne(t, d, l)
+			reserves(t, l)
+			registers(t, d, r)
+			require.Equal(t, list(t, r), list(t, plain))
+		})
+	}
 	for _, dsn := range []string{
 		"default_query_exec_mode=simple_protocol", "default_query_exec_mode=exec", "default_query_exec_mode=describe_exec",
 		"default_transaction_isolation=serializable", "default_transaction_read_only=on", "DateStyle=SQL,DMY",
 		"standard_conforming_strings=off", "client_encoding=LATIN1", "TimeZone=Asia/Shanghai",
 		"default_query_exec_mode=simple_protocol&bytea_output=escape",
 	} {
-		t.Run("PostgreSQL/"+dsn, func(t *testing.T) {
-			d := postgres(t)
-			l := d.with(dsn).ledgerOf(t, d)
-			purgesOne(t, d, l)
-			reserves(t, l)
-		})
+		run("PostgreSQL", postgres, dsn)
 	}
 	for _, dsn := range []string{
 		"clientFoundRows=true", "interpolateParams=true", "parseTime=true&loc=Asia%2FShanghai", "autocommit=0",
@@ -80,36 +92,18 @@ func TestSettings(t *testing.T) {
 		"sql_mode=%27TRADITIONAL%2CPAD_CHAR_TO_FULL_LENGTH%2CNO_BACKSLASH_ESCAPES%27", "charset=latin1",
 		"collation=utf8mb4_general_ci", "time_zone=%27%2B08%3A00%27", "sql_safe_updates=1", "sql_mode=%27ORACLE%27",
 	} {
-		t.Run("MySQL/"+dsn, func(t *testing.T) {
-			d := mariadb(t)
-			l := d.with(dsn).ledger(t, nil)
-			purgesOne(t, d, l)
-			reserves(t, l)
-		})
+		run("MySQL", mariadb, dsn)
 	}
-	// With this mode, '' is NULL. MySQL does not have it.
-	for _, dsn := range []string{"", "&interpolateParams=true"} {
-		t.Run("MariaDB/EMPTY_STRING_IS_NULL"+dsn, func(t *testing.T) {
-			d := onlyMariaDB(t).with("sql_mode=%27TRADITIONAL%2CEMPTY_STRING_IS_NULL%27" + dsn)
-			purges(t, d)
-			execSQL(t, d.open(t, nil), "DELETE FROM serial_ledger")
-			reserves(t, d.ledger(t, nil))
-		})
+	run("MySQL", mariadb, "", "SET SESSION TRANSACTION READ ONLY")
+	run("MySQL", mariadb, "", "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+	for _, dsn := range []string{"", "&interpolateParams=true"} { // with this mode, '' is NULL; MySQL does not have it
+		run("MariaDB", onlyMariaDB, "sql_mode=%27TRADITIONAL%2CEMPTY_STRING_IS_NULL%27"+dsn)
 	}
-	for _, level := range []string{"READ UNCOMMITTED", "READ COMMITTED", "SERIALIZABLE"} {
-		t.Run("MySQL/"+level, func(t *testing.T) {
-			reserves(t, mariadb(t).ledger(t, nil, "SET SESSION TRANSACTION ISOLATION LEVEL "+level))
-		})
-	}
-	t.Run("MySQL/read only", func(t *testing.T) {
-		d := mariadb(t)
-		reserves(t, d.ledgerOf(t, d, "SET SESSION TRANSACTION READ ONLY"))
-	})
 	for _, dsn := range []string{
 		"_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)", "_pragma=journal_mode(TRUNCATE)&_pragma=busy_timeout(1000)",
-		"_pragma=encoding('UTF-16')", "_txlock=exclusive", "_pragma=locking_mode(EXCLUSIVE)",
+		"_pragma=encoding('UTF-16')", "_txlock=exclusive",
 	} {
-		t.Run("SQLite/"+dsn, func(t *testing.T) { reserves(t, sqlite3(t).with(dsn).ledger(t, nil)) })
+		run("SQLite", sqlite3, dsn)
 	}
 }
 
@@ -140,13 +134,6 @@ func TestAutocommitOffLeavesNothingOpen(t *testing.T) {
 		require.NoError(t, err, i)
 		require.NoError(t, tx.Rollback())
 	}
-}
-
-// ledgerOf returns a ledger whose table was created through other, another connection to the same database.
-func (d *database) ledgerOf(t *testing.T, other *database, init ...string) *sqlledger.Ledger {
-	t.Helper()
-	other.ledger(t, nil)
-	return d.ledgerOn(t, d.open(t, nil, init...))
 }
 
 // onlyMariaDB is mariadb for modes that MySQL does not have.
@@ -267,32 +254,17 @@ func TestNew(t *testing.T) {
 	for _, d := range []sqlledger.Dialect{0, 4, -1} {
 		require.EqualError(t, errOf(sqlledger.New(new(sql.DB), d)), fmt.Sprintf("sqlledger: there is no dialect %d", d))
 	}
-	for _, s := range []struct {
-		d     sqlledger.Dialect
-		table string
-		ok    bool
-	}{
-		{sqlledger.PostgreSQL, "Ledger_2", true},
-		{sqlledger.PostgreSQL, "shop.ledger", true},
-		{sqlledger.MySQL, "shop.ledger", true},
-		{sqlledger.SQLite, "_", true},
-		{sqlledger.SQLite, "shop.ledger", false},
-		{sqlledger.MySQL, "a.b.c", false},
-		{sqlledger.MySQL, "", false},
-		{sqlledger.MySQL, ".ledger", false},
-		{sqlledger.MySQL, "ledger.", false},
-		{sqlledger.MySQL, "2ledger", false},
-		{sqlledger.MySQL, "led`ger", false},
-		{sqlledger.PostgreSQL, `led"ger`, false},
-		{sqlledger.PostgreSQL, "led ger", false},
-		{sqlledger.PostgreSQL, "ledger\n", false},
-		{sqlledger.PostgreSQL, "lédger", false},
-		{sqlledger.PostgreSQL, strings.Repeat("x", 63), true},
-		{sqlledger.PostgreSQL, strings.Repeat("x", 64), false},
-	} {
-		_, err := sqlledger.New(new(sql.DB), s.d, sqlledger.WithTable(s.table))
-		require.Equal(t, s.ok, err == nil, "%q: %v", s.table, err)
+	table := func(d sqlledger.Dialect, name string) error {
+		return errOf(sqlledger.New(new(sql.DB), d, sqlledger.WithTable(name)))
 	}
+	for _, name := range []string{"Ledger_2", "shop.ledger", "_", strings.Repeat("x", 63)} {
+		require.NoError(t, table(sqlledger.MySQL, name))
+	}
+	for _, name := range []string{"a.b.c", "", ".ledger", "ledger.", "2ledger", "led`ger", `led"ger`, "led ger", "ledger\n",
+		"lédger", strings.Repeat("x", 64)} {
+		require.ErrorContains(t, table(sqlledger.PostgreSQL, name), "want 1 to 63 ASCII letters", name)
+	}
+	require.Error(t, table(sqlledger.SQLite, "shop.ledger"))
 }
 
 // Tables may have other names and schemas, and any number of processes may create one at once.

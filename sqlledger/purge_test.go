@@ -26,9 +26,9 @@ func oldRows(t *testing.T, d *database, l *sqlledger.Ledger, series string, n in
 	execSQL(t, d.open(t, nil), "INSERT INTO serial_ledger VALUES "+strings.Join(values, ", "))
 }
 
+// Purge deletes old periods, but no series' youngest one.
 func TestPurge(t *testing.T) { each(t, purges) }
 
-// purges checks what Purge deletes. The database must be empty.
 func purges(t *testing.T, d *database) {
 	back := map[sqlledger.Dialect]string{
 		sqlledger.PostgreSQL: "reserved_at - %d * interval '1 hour'",

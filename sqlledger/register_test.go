@@ -226,45 +226,6 @@ func registers(t *testing.T, d *database, r *sqlledger.Register) {
 	require.Len(t, list(t, r), len(all))
 }
 
-// The settings of a connection must not matter; a connection with the default settings reads what any other writes.
-func TestRegisterSettings(t *testing.T) {
-	run := func(name string, open func(*testing.T) *database, dsn string, init ...string) {
-		t.Run(name+"/"+dsn+strings.Join(init, ""), func(t *testing.T) {
-			d := open(t)
-			plain := newRegister(t, d, d.open(t, nil))
-			r := d.registerOn(t, d.with(dsn).open(t, nil, init...))
-			registers(t, d, r)
-			require.Equal(t, list(t, r), list(t, plain))
-		})
-	}
-	for _, dsn := range []string{
-		"default_query_exec_mode=simple_protocol", "default_query_exec_mode=exec",
-		"default_transaction_isolation=serializable", "default_transaction_read_only=on", "DateStyle=SQL,DMY",
-		"client_encoding=LATIN1", "TimeZone=Asia/Shanghai", "default_query_exec_mode=simple_protocol&bytea_output=escape",
-	} {
-		run("PostgreSQL", postgres, dsn)
-	}
-	for _, dsn := range []string{
-		"clientFoundRows=true", "interpolateParams=true", "parseTime=true&loc=Asia%2FShanghai", "autocommit=0",
-		"sql_mode=%27%27", "sql_mode=%27ANSI%27",
-		"sql_mode=%27TRADITIONAL%2CPAD_CHAR_TO_FULL_LENGTH%2CNO_BACKSLASH_ESCAPES%27", "charset=latin1",
-		"collation=utf8mb4_general_ci", "time_zone=%27%2B08%3A00%27", "sql_safe_updates=1", "sql_mode=%27ORACLE%27",
-	} {
-		run("MySQL", mariadb, dsn)
-	}
-	run("MySQL", mariadb, "", "SET SESSION TRANSACTION READ ONLY")
-	for _, dsn := range []string{"", "&interpolateParams=true"} {
-		run("MariaDB", onlyMariaDB, "sql_mode=%27TRADITIONAL%2CEMPTY_STRING_IS_NULL%27"+dsn)
-	}
-	for _, dsn := range []string{"_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)", "_txlock=exclusive"} {
-		run("SQLite", sqlite3, dsn)
-	}
-	t.Run("SQLite/UTF-16", func(t *testing.T) {
-		d := sqlite3(t).with("_pragma=encoding('UTF-16')")
-		registers(t, d, newRegister(t, d, d.open(t, nil)))
-	})
-}
-
 // The digest is the same in all versions: SHA-256 of the fields as netstrings.
 func TestRegisterDigest(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {

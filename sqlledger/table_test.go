@@ -98,18 +98,6 @@ func TestMissingTable(t *testing.T) {
 	})
 }
 
-// A view with the ledger's name is refused.
-func TestView(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		db := d.open(t, nil)
-		l := newLedger(t, d, db)
-		execSQL(t, db, "ALTER TABLE serial_ledger RENAME TO other")
-		execSQL(t, db, "CREATE VIEW serial_ledger AS SELECT * FROM other")
-		require.Error(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))))
-		require.Zero(t, value[int](t, db, "SELECT count(*) FROM other"))
-	})
-}
-
 // On a connection where the name refers to another schema's table, nothing is set aside.
 func TestOtherSchema(t *testing.T) {
 	onServers(t, func(t *testing.T, d *database) {
