@@ -1,7 +1,6 @@
 package gapless_test
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"strings"
@@ -277,31 +276,20 @@ func TestChronologyOfOldTable(t *testing.T) {
 		})
 		takes(g, 5, 6)
 
-		// The documented statements do the same, and CreateTable then changes nothing.
-		execSQL(t, db, "DROP TABLE serial_gapless")
-		require.NoError(t, plain.CreateTable(t.Context(), db))
+		// The documented statements do the same, and CreateTable then adds the column that is missing.
 		statements := documented(t)
-		for i, statement := range statements {
-			if i > 0 { // one column is there already
-				require.NoError(t, g.CreateTable(t.Context(), db))
-				execSQL(t, db, "ALTER TABLE serial_gapless DROP COLUMN dated_before")
-			}
-			execSQL(t, db, statement)
-		}
 		require.Len(t, statements, 2)
-		takes(g, 5, 1)
-		columns := func() string {
-			rows, err := db.QueryContext(t.Context(), "SELECT dated, dated_before FROM serial_gapless")
-			require.NoError(t, err)
-			defer func() { _ = rows.Close() }()
-			types, err := rows.ColumnTypes()
-			require.NoError(t, err)
-			return types[0].DatabaseTypeName() + types[1].DatabaseTypeName()
+		for _, executed := range []int{1, 2} {
+			execSQL(t, db, "DROP TABLE serial_gapless")
+			require.NoError(t, plain.CreateTable(t.Context(), db))
+			for _, statement := range statements[:executed] {
+				execSQL(t, db, statement)
+			}
+			if executed == 1 {
+				require.NoError(t, g.CreateTable(t.Context(), db))
+			}
+			takes(g, 5, 1)
 		}
-		altered := columns()
-		execSQL(t, db, "DROP TABLE serial_gapless")
-		execSQL(t, db, g.Schema()[0])
-		require.Equal(t, strings.ToUpper(altered), strings.ToUpper(columns()))
 	})
 }
 
@@ -314,24 +302,4 @@ func documented(t *testing.T) (statements []string) {
 		}
 	}
 	return statements
-}
-
-// While another transaction has used the table, its columns cannot be added. CreateTable gives up as its context ends,
-// and then nobody waits any more.
-func TestChronologyOfTableInUse(t *testing.T) {
-	servers(t, func(t *testing.T, d *database) {
-		db, plain := d.start(t, perMonth()...)
-		held := begin(t, db)
-		require.NoError(t, errOf(plain.Next(t.Context(), held, "IS")))
-		g, err := gapless.New(d.dialect, scheme(t, perMonth()...), gapless.WithChronology())
-		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer cancel()
-		require.ErrorIs(t, g.CreateTable(ctx, db), context.DeadlineExceeded)
-		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, errOf(plain.Next(t.Context(), tx, "IT")))
-		})
-		require.NoError(t, held.Commit())
-		require.NoError(t, g.CreateTable(t.Context(), db))
-	})
 }

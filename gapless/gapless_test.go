@@ -432,7 +432,8 @@ func TestCreateTable(t *testing.T) {
 			execSQL(t, db, "CREATE TABLE "+table+" (series int)")
 			g, err = gapless.New(d.dialect, scheme(t), gapless.WithTable(strings.TrimSuffix(table, "_series")))
 			require.NoError(t, err)
-			require.ErrorContains(t, g.CreateTable(t.Context(), db), "gapless: create the table: a table lacks a column")
+			require.ErrorContains(t, g.CreateTable(t.Context(), db), "gapless: create the table: a table lacks a column of Schema; "+
+				"to continue the numbers of release 0.4.0, choose another table, as docs/migrating.md says")
 		}
 		unfit := map[gapless.Dialect][2]string{
 			gapless.PostgreSQL: {"CREATE TABLE", "CREATE UNLOGGED TABLE"},
