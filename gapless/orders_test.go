@@ -132,7 +132,7 @@ func (d *database) tryOrders(t *testing.T, s scenario, table string, level sql.I
 	execSQL(t, db, "CREATE TABLE documents_"+table+" (run integer, number varchar(100), PRIMARY KEY (run, number))")
 	all := os.Getenv("SERIAL_TEST_LONG") == "1"
 	var path, options []int // the choice at each point of the order, and how many there are
-	for tried := 0; all || tried < 25; tried++ {
+	for tried := 0; all || tried < 10; tried++ {
 		o := &order{t: t, d: d, db: db, scenario: s, table: "documents_" + table, run: tried,
 			last: map[string]int64{}, dated: map[string]int{}, closed: map[string]int{}}
 		for _, script := range append([]string{s.before + " commit"}, s.transactions...) {
