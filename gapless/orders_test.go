@@ -589,7 +589,8 @@ func (o *order) finish(x *transaction, err error) {
 		return
 	}
 	x.touched[key], x.gate = true, true
-	o.require(!others(func(y *transaction) bool { return y.own.taken[key] > 0 }), "another transaction has %s, too", key)
+	o.require(!others(func(y *transaction) bool { return y.own.taken[key] > 0 }), "another transaction has %s, too: %v", key,
+		err)
 	o.require(day == today || !others(func(y *transaction) bool {
 		return y.own.closed >= 0 && max(y.own.closed, o.closed[x.typ]) > day
 	}), "another transaction is closing or reopening %s", key)
@@ -648,11 +649,11 @@ func (o *order) finishClosing(x *transaction, err error, closed int, others func
 
 // mayFail reports whether the documentation says that a step may fail as with err.
 func (o *order) mayFail(x *transaction, err error) bool {
-	if !repeatable(err) || x.level <= sql.LevelReadCommitted {
+	switch {
+	case !repeatable(err):
 		return false
+	case o.d.dialect == gapless.PostgreSQL: // the snapshot is too old
+		return x.level > sql.LevelReadCommitted && (o.commits > x.begun || x.level == sql.LevelSerializable)
 	}
-	if o.d.dialect == gapless.PostgreSQL { // a snapshot
-		return o.commits > x.begun || x.level == sql.LevelSerializable
-	}
-	return o.undone // the first number of a row
+	return o.undone // a deadlock of those who waited for the first number of a row
 }
