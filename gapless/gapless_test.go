@@ -67,61 +67,42 @@ func TestOnlyTransactionsCompile(t *testing.T) {
 	}
 }
 
-// Numbers continue after a commit, and are free again after a rollback, even one to a savepoint.
+// Next and NextN take numbers of the current period, which are free again after a rollback, also to a savepoint. Types are
+// distinguished byte by byte.
 func TestNext(t *testing.T) {
 	kinds(t, each, func(t *testing.T, d *database) {
 		db, g := d.start(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}"))
-		now := d.clock(t, db)
-		year := fmt.Sprint(now.UTC().Year())
-		next := func(tx *sql.Tx, typ, want string) {
+		at := d.clock(t, db)
+		takes := func(tx *sql.Tx, typ string, n int, first int64) {
 			t.Helper()
-			n, err := g.Next(t.Context(), tx, typ)
+			numbers, err := g.NextN(t.Context(), tx, typ, n)
 			require.NoError(t, err)
-			require.Equal(t, want, n.String())
+			require.Len(t, numbers, n)
+			for i, number := range numbers {
+				require.Equal(t, fmt.Sprintf("%s-%d-%04d", typ, at.UTC().Year(), first+int64(i)), number.String())
+			}
+			requireResult(t, numbers[n-1])(g.Last(t.Context(), tx, typ, serial.At(at)))
 		}
-		last := func(q gapless.Querier, want int64) {
-			t.Helper()
-			n, err := g.Last(t.Context(), q, "INV", serial.At(now))
-			require.NoError(t, err)
-			require.Equal(t, want, n.Seq)
-			require.Equal(t, fmt.Sprintf("INV-%s-%04d", year, want), n.String())
-		}
-		last(db, 0)
+		requireSeq(t, 0)(g.Last(t.Context(), db, "INV", serial.At(at)))
 		commits(t, db, func(tx *sql.Tx) {
-			next(tx, "INV", "INV-"+year+"-0001")
-			next(tx, "INV", "INV-"+year+"-0002")
-			last(tx, 2)
+			requireSeq(t, 1)(g.Next(t.Context(), tx, "INV"))
+			takes(tx, "INV", 2, 2)
 		})
-		last(db, 2)
 		tx := begin(t, db)
-		next(tx, "INV", "INV-"+year+"-0003")
+		takes(tx, "INV", 1, 4)
 		require.NoError(t, tx.Rollback())
-		last(db, 2)
 		commits(t, db, func(tx *sql.Tx) {
-			next(tx, "INV", "INV-"+year+"-0003")
+			takes(tx, "INV", 3, 4)
 			for _, typ := range []string{"INV", "NEW"} { // in an existing row, and in a missing one
-				for range 2 {
-					for _, command := range []string{"SAVEPOINT s", "next", "next", "ROLLBACK TO SAVEPOINT s"} {
-						if command == "next" {
-							require.NoError(t, errOf(g.Next(t.Context(), tx, typ)))
-							continue
-						}
-						require.NoError(t, errOf(tx.ExecContext(t.Context(), command)))
-					}
-				}
+				execSQL(t, tx, "SAVEPOINT s")
+				require.NoError(t, errOf(g.NextN(t.Context(), tx, typ, 2)))
+				execSQL(t, tx, "ROLLBACK TO SAVEPOINT s")
 			}
-			next(tx, "INV", "INV-"+year+"-0004")
-			next(tx, "NEW", "NEW-"+year+"-0001")
-			numbers, err := g.NextN(t.Context(), tx, "INV", 3)
-			require.NoError(t, err)
-			require.Len(t, numbers, 3)
-			for i, n := range numbers {
-				require.Equal(t, fmt.Sprintf("INV-%s-%04d", year, 5+i), n.String())
-			}
-			next(tx, "ÄÖ/数.1", "ÄÖ/数.1-"+year+"-0001")
-			next(tx, "inv", "inv-"+year+"-0001")
+			takes(tx, "INV", 1, 7)
+			takes(tx, "NEW", 1, 1)
+			takes(tx, "ÄÖ/数.1", 1, 1)
+			takes(tx, "inv", 1, 1)
 		})
-		last(db, 7)
 	})
 }
 
@@ -319,21 +300,15 @@ func TestAutocommitOff(t *testing.T) {
 	db, g := d.start(t)
 	pool := d.with("autocommit=0").open(t)
 	pool.SetMaxOpenConns(1)
-	for _, q := range []gapless.Querier{pool, sqlx.NewDb(pool, "mysql")} {
-		for range 3 {
-			var seen int64
-			require.NoError(t, pool.QueryRowContext(t.Context(), "SELECT count(*) FROM serial_gapless").Scan(&seen))
-			var n serial.Number
-			commits(t, db, func(tx *sql.Tx) {
-				var err error
-				n, err = g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))
-				require.NoError(t, err)
-			})
-			requireResult(t, n)(g.Last(t.Context(), q, "IS", serial.At(october(24))))
-		}
+	for i, q := range []gapless.Querier{pool, sqlx.NewDb(pool, "mysql"), pool} {
+		var seen int64
+		require.NoError(t, pool.QueryRowContext(t.Context(), "SELECT count(*) FROM serial_gapless").Scan(&seen))
+		commits(t, db, func(tx *sql.Tx) {
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
+		})
+		requireSeq(t, int64(i+1))(g.Last(t.Context(), q, "IS", serial.At(october(24))))
 	}
-	tx := begin(t, pool)
-	requireSeq(t, 7)(g.NextOn(t.Context(), tx, "IS", serial.At(october(24))))
+	requireSeq(t, 4)(g.NextOn(t.Context(), begin(t, pool), "IS", serial.At(october(24))))
 }
 
 // With autocommit off, no call leaves a transaction open on a connection of the pool: the next BeginTx would fail with
@@ -484,21 +459,13 @@ func TestMissingTable(t *testing.T) {
 func TestCreateMissingTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
-		day := october(24)
-		for want := int64(1); want < 3; want++ {
-			commits(t, db, func(tx *sql.Tx) {
-				requireSeq(t, want)(g.NextOn(t.Context(), tx, "IS", serial.At(day)))
-			})
-			execSQL(t, db, "DROP TABLE serial_gapless_series")
-			require.NoError(t, g.CreateTable(t.Context(), db))
-			weeks := d.generator(t, db, perWeek()...)
-			commits(t, db, func(tx *sql.Tx) {
-				requireConflict(t, weeks, tx, "IS", "IS is counted by days, but this scheme counts by weeks;")
-			})
-		}
-		execSQL(t, db, "DROP TABLE serial_gapless")
-		require.NoError(t, g.CreateTable(t.Context(), db))
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(day)))) })
+		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(24))))) })
+		execSQL(t, db, "DROP TABLE serial_gapless_series")
+		weeks := d.generator(t, db, perWeek()...)
+		commits(t, db, func(tx *sql.Tx) {
+			requireConflict(t, weeks, tx, "IS", "IS is counted by days, but this scheme counts by weeks;")
+			requireSeq(t, 2)(g.NextOn(t.Context(), tx, "IS", serial.At(october(24))))
+		})
 	})
 }
 
