@@ -134,7 +134,7 @@ func (d *database) tryOrders(t *testing.T, s scenario, table string, level sql.I
 	execSQL(t, db, "CREATE TABLE documents_"+table+" (run integer, number varchar(100), PRIMARY KEY (run, number))")
 	all := os.Getenv("SERIAL_TEST_LONG") == "1"
 	var path, options []int // the choice at each point of the order, and how many there are
-	for tried := 0; all || tried < 10; tried++ {
+	for tried := 0; all || tried < 12; tried++ {
 		o := &order{t: t, d: d, db: db, scenario: s, table: "documents_" + table, run: tried,
 			last: map[string]int64{}, dated: map[string]int{}, closed: map[string]int{}}
 		for _, script := range append([]string{s.before + " commit"}, s.transactions...) {
@@ -146,7 +146,10 @@ func (d *database) tryOrders(t *testing.T, s scenario, table string, level sql.I
 		}
 		defer o.end()
 		depth, r := 0, rand.New(rand.NewPCG(uint64(tried), 0))
-		o.try(func(choices int) int {
+		o.try(func(choices, steps int) int {
+			if !all && steps > 0 && r.IntN(4) > 0 { // most transactions meet others before they end
+				choices = steps
+			}
 			if !all {
 				return r.IntN(choices)
 			}
@@ -270,8 +273,8 @@ func (o *order) key(typ string, day int) string {
 	return fmt.Sprint(typ, " ", day)
 }
 
-// try runs the scenario, with what choose chooses of the steps that are possible.
-func (o *order) try(choose func(choices int) int) {
+// try runs the scenario, with what choose chooses of what can happen next: steps, and then the ends of transactions.
+func (o *order) try(choose func(choices, steps int) int) {
 	o.t.Helper()
 	first := o.transactions[0]
 	o.transactions = o.transactions[1:]
@@ -296,7 +299,7 @@ func (o *order) try(choose func(choices int) int) {
 			x    *transaction
 			what string
 		}
-		var choices []choice
+		var steps, ends []choice
 		open := 0
 		for _, x := range o.transactions {
 			alone := o.d.dialect != gapless.SQLite || !slices.ContainsFunc(o.transactions, func(y *transaction) bool {
@@ -309,27 +312,28 @@ func (o *order) try(choose func(choices int) int) {
 			switch {
 			case x.running != nil:
 			case x.failed:
-				choices = append(choices, choice{x, "rollback"})
+				ends = append(ends, choice{x, "rollback"})
 				continue
 			case len(x.steps) > 0:
-				choices = append(choices, choice{x, "step"})
+				steps = append(steps, choice{x, "step"})
 			default:
-				choices = append(choices, choice{x, "commit"})
+				ends = append(ends, choice{x, "commit"})
 			}
 			if x.any && x.conn != nil {
 				if x.running == nil {
-					choices = append(choices, choice{x, "rollback"})
+					ends = append(ends, choice{x, "rollback"})
 				}
 				if o.d.dialect != gapless.SQLite { // which has no server that could end it
-					choices = append(choices, choice{x, "lost"})
+					ends = append(ends, choice{x, "lost"})
 				}
 			}
 		}
 		if open == 0 {
 			break
 		}
+		choices := append(steps, ends...)
 		o.require(len(choices) > 0, "a deadlock")
-		c := choices[choose(len(choices))]
+		c := choices[choose(len(choices), len(steps))]
 		o.do(c.x, c.what)
 	}
 	for key, want := range o.last {
