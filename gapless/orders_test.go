@@ -50,6 +50,7 @@ var scenarios = map[string]scenario{
 	"types":         {before: "on1", transactions: []string{"on1 any", "IT: on1 on2 any"}, independent: true},
 	"row":           {before: "on1 on9", transactions: []string{"on1 any", "close3 any"}, levels: true},
 	"no row":        {before: "on1 on9", transactions: []string{"on2 any", "close3 any"}, levels: true},
+	"look, no row":  {before: "on1 on9", transactions: []string{"look on2 commit", "close3 commit"}, levels: true},
 	"late row":      {before: "on1 on9", transactions: []string{"late1 any", "close3 any"}, levels: true},
 	"late, no row":  {before: "on1 on9", transactions: []string{"late2 any", "close3 any"}},
 	"new series":    {transactions: []string{"on2 any", "close3 any"}},

@@ -310,15 +310,21 @@ func TestRegisterRefused(t *testing.T) {
 		"serial: explanation of IS 1 to 1: Reason: ":          func(e *serial.Explanation) { e.Reason = "a\x00b" },
 		"serial: explanation of IS 1 to 1: At":                func(e *serial.Explanation) { e.At = time.Time{} },
 		"Series has 0 bytes: want 1 to 255":                   func(e *serial.Explanation) { e.Series = "" },
-		"Series has 256 bytes: want 1 to 255":                 func(e *serial.Explanation) { e.Series = strings.Repeat("x", 256) },
-		`Series is "IS "` + spaces:                            func(e *serial.Explanation) { e.Series = "IS " },
-		`Series is "I\xffS"` + spaces:                         func(e *serial.Explanation) { e.Series = "I\xffS" },
-		"Type has 65 bytes: want 0 to 64":                     func(e *serial.Explanation) { e.Type = strings.Repeat("x", 65) },
+		"Series has 256 bytes: want 1 to 255": func(e *serial.Explanation) {
+			e.Series = strings.Repeat("x", 256)
+		},
+		`Series is "IS "` + spaces:    func(e *serial.Explanation) { e.Series = "IS " },
+		`Series is "I\xffS"` + spaces: func(e *serial.Explanation) { e.Series = "I\xffS" },
+		"Type has 65 bytes: want 0 to 64": func(e *serial.Explanation) {
+			e.Type = strings.Repeat("x", 65)
+		},
 		`Type is "I\tS"` + spaces:                             func(e *serial.Explanation) { e.Type = "I\tS" },
 		"Start is in the year 1 " + years:                     func(e *serial.Explanation) { e.Start = time.Time{} },
 		"Start is 2021-10-24T00:00:00.000000001Z: want whole": func(e *serial.Explanation) { e.Start = midnight.Add(1) },
 		"At is in the year 10000 " + years:                    func(e *serial.Explanation) { e.At = late },
-		"At is in the year 999 " + years:                      func(e *serial.Explanation) { e.At = midnight.AddDate(-1022, 0, 0) },
+		"At is in the year 999 " + years: func(e *serial.Explanation) {
+			e.At = midnight.AddDate(-1022, 0, 0)
+		},
 	} {
 		e := void(1)
 		change(&e)
