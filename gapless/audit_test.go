@@ -158,7 +158,8 @@ func TestHistory(t *testing.T) {
 				"2025-01-01T00 2024-09-25T00 1970-01-01T00", "IS2024/H2-0001 IS2024/H1-0002 IS1969/H2-0003"},
 			{[]serial.Option{serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMM}-{seq:4}")},
 				"2025-05-01T00 2024-12-25T00", "2025:1 2024:2"},
-			{[]serial.Option{serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}")}, "2025-05-01T00", "IS-0001"},
+			{[]serial.Option{serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}")},
+				"2025-05-01T00", "IS-0001"},
 		} {
 			g := d.generator(t, db, append(r.opts, serial.WithKeyPrefix(fmt.Sprint("p", i)))...)
 			history := func(q gapless.Querier, n int) string {

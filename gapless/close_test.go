@@ -393,7 +393,8 @@ func TestCloseTouchesWhatChanges(t *testing.T) {
 		if d.dialect == gapless.MySQL {
 			fill = "INSERT INTO serial_gapless SELECT series, date_format(date_add('2021-10-01', INTERVAL seq MINUTE), " +
 				"'%%Y%%m%%d%%H%%i'), mark, 0, 1, NULL FROM serial_gapless, seq_1_to_%d"
-			touched = "SELECT sum(variable_value) FROM information_schema.session_status WHERE variable_name LIKE 'HANDLER_READ_%'"
+			touched = "SELECT sum(variable_value) FROM information_schema.session_status " +
+				"WHERE variable_name LIKE 'HANDLER_READ_%'"
 			analyze = "ANALYZE TABLE serial_gapless"
 		}
 		execSQL(t, db, fmt.Sprintf(fill, closed+10))

@@ -108,7 +108,8 @@ func inTransaction(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) {
 // An invoice of last year that is entered late gets the next number of last year.
 func ExampleGenerator_NextOn() {
 	ctx := context.Background()
-	db, numbers := openNumbers(ctx, serial.WithYearStart(time.April, 1), serial.WithTemplate("{type}/{date:FFFF-EE}/{seq:4}"))
+	db, numbers := openNumbers(ctx, serial.WithYearStart(time.April, 1),
+		serial.WithTemplate("{type}/{date:FFFF-EE}/{seq:4}"))
 	defer db.Close()
 	inTransaction(ctx, db, func(tx *sql.Tx) error {
 		for _, date := range []serial.When{
@@ -188,7 +189,8 @@ func ExampleGenerator_Raise() {
 // October has been reported: an invoice that is entered late goes to November.
 func ExampleGenerator_ClosePeriods() {
 	ctx := context.Background()
-	db, numbers := openNumbers(ctx, serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}"))
+	db, numbers := openNumbers(ctx, serial.WithPeriod(serial.PerMonth),
+		serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}"))
 	defer db.Close()
 	inTransaction(ctx, db, func(tx *sql.Tx) error {
 		return numbers.ClosePeriods(ctx, tx, "INV", serial.On(2021, time.November, 1))
@@ -211,7 +213,8 @@ func ExampleGenerator_ClosePeriods() {
 // The last number of each month says how many invoices it has; an audit lists those that are not stored.
 func ExampleGenerator_Audit() {
 	ctx := context.Background()
-	db, numbers := openNumbers(ctx, serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}"))
+	db, numbers := openNumbers(ctx, serial.WithPeriod(serial.PerMonth),
+		serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}"))
 	defer db.Close()
 	inTransaction(ctx, db, func(tx *sql.Tx) error {
 		for _, month := range []time.Month{10, 10, 11} {

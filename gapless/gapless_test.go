@@ -407,7 +407,8 @@ func TestCreateTable(t *testing.T) {
 			execSQL(t, db, "CREATE TABLE "+table+" (series int)")
 			g, err = gapless.New(d.dialect, scheme(t), gapless.WithTable(strings.TrimSuffix(table, "_series")))
 			require.NoError(t, err)
-			require.ErrorContains(t, g.CreateTable(t.Context(), db), "gapless: create the table: a table lacks a column of Schema; "+
+			require.ErrorContains(t, g.CreateTable(t.Context(), db), "gapless: create the table: a table lacks a column of "+
+				"Schema; "+
 				"to continue the numbers of release 0.4.0, choose another table, as docs/migrating.md says")
 		}
 		unfit := map[gapless.Dialect][2]string{
@@ -459,7 +460,9 @@ func TestMissingTable(t *testing.T) {
 func TestCreateMissingTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(24))))) })
+		commits(t, db, func(tx *sql.Tx) {
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
+		})
 		execSQL(t, db, "DROP TABLE serial_gapless_series")
 		weeks := d.generator(t, db, perWeek()...)
 		commits(t, db, func(tx *sql.Tx) {

@@ -41,22 +41,23 @@ type scenario struct {
 }
 
 var scenarios = map[string]scenario{
-	"one row":       {before: "on1", transactions: []string{"on1 on1 any", "on1 any"}, levels: true},
-	"first number":  {transactions: []string{"on1 any", "on1 any"}},
-	"three first":   {before: "on9", transactions: []string{"on1 any", "on1 commit", "on1 commit"}},
-	"savepoint":     {before: "on1", transactions: []string{"save on1 on2 back on1 commit", "on1 any"}},
-	"two periods":   {before: "on1 on2", transactions: []string{"on1 on2 any", "on1 on2 commit"}},
-	"snapshots":     {before: "on1", transactions: []string{"look on1 commit", "on1 any"}, levels: true},
-	"types":         {before: "on1", transactions: []string{"on1 any", "IT: on1 on2 any"}, independent: true},
-	"row":           {before: "on1 on9", transactions: []string{"on1 any", "close3 any"}, levels: true},
-	"no row":        {before: "on1 on9", transactions: []string{"on2 any", "close3 any"}, levels: true},
-	"look, no row":  {before: "on1 on9", transactions: []string{"look on2 commit", "close3 commit"}, levels: true},
-	"late row":      {before: "on1 on9", transactions: []string{"late1 any", "close3 any"}, levels: true},
-	"late, no row":  {before: "on1 on9", transactions: []string{"late2 any", "close3 any"}},
-	"new series":    {transactions: []string{"on2 any", "close3 any"}},
-	"raise":         {before: "on9", transactions: []string{"raise1 commit", "close3 any"}},
-	"other day":     {before: "on1 on9", transactions: []string{"on9 any", "close3 any"}},
-	"current":       {before: "next on1", transactions: []string{"next next any", "close3 any"}, levels: true, independent: true},
+	"one row":      {before: "on1", transactions: []string{"on1 on1 any", "on1 any"}, levels: true},
+	"first number": {transactions: []string{"on1 any", "on1 any"}},
+	"three first":  {before: "on9", transactions: []string{"on1 any", "on1 commit", "on1 commit"}},
+	"savepoint":    {before: "on1", transactions: []string{"save on1 on2 back on1 commit", "on1 any"}},
+	"two periods":  {before: "on1 on2", transactions: []string{"on1 on2 any", "on1 on2 commit"}},
+	"snapshots":    {before: "on1", transactions: []string{"look on1 commit", "on1 any"}, levels: true},
+	"types":        {before: "on1", transactions: []string{"on1 any", "IT: on1 on2 any"}, independent: true},
+	"row":          {before: "on1 on9", transactions: []string{"on1 any", "close3 any"}, levels: true},
+	"no row":       {before: "on1 on9", transactions: []string{"on2 any", "close3 any"}, levels: true},
+	"look, no row": {before: "on1 on9", transactions: []string{"look on2 commit", "close3 commit"}, levels: true},
+	"late row":     {before: "on1 on9", transactions: []string{"late1 any", "close3 any"}, levels: true},
+	"late, no row": {before: "on1 on9", transactions: []string{"late2 any", "close3 any"}},
+	"new series":   {transactions: []string{"on2 any", "close3 any"}},
+	"raise":        {before: "on9", transactions: []string{"raise1 commit", "close3 any"}},
+	"other day":    {before: "on1 on9", transactions: []string{"on9 any", "close3 any"}},
+	"current": {before: "next on1", levels: true, independent: true,
+		transactions: []string{"next next any", "close3 any"}},
 	"older first":   {before: "on1", transactions: []string{"on1 on2 any", "close3 any"}},
 	"two closings":  {before: "on1 on4", transactions: []string{"close3 any", "close5 any"}},
 	"first closing": {transactions: []string{"close3 any", "close5 any"}},
@@ -64,17 +65,19 @@ var scenarios = map[string]scenario{
 	"reopen, close": {before: "on1 close3", transactions: []string{"reopen1 any", "close5 commit"}},
 	"queue": {before: "on1 on2", levels: true,
 		transactions: []string{"on9 commit", "close3 any", "on1 commit"}},
-	"queue, row":      {before: "on1 on2", transactions: []string{"on1 commit", "close3 any", "on2 commit"}},
-	"new in queue":    {before: "on1", transactions: []string{"on1 commit", "close3 any", "on9 commit"}},
-	"unused row":      {before: "on1 raise2", transactions: []string{"late1 commit", "close3 commit", "late2 commit"}},
-	"neighbor before": {before: "on1 on2 next", independent: true, transactions: []string{"close3 any", "IR: on1 next any"}},
-	"neighbor behind": {before: "on1 on2 next", independent: true, transactions: []string{"close3 any", "IT: on1 next any"}},
-	"dates":           {before: "on5", chronology: true, transactions: []string{"on4 on7 any", "on6 any"}},
-	"dates, closed":   {before: "on5", chronology: true, transactions: []string{"on6 on5 any", "close32 any"}},
-	"old snapshot":    {before: "on1", snapshot: true, transactions: []string{"look close3 commit", "on1 any"}},
-	"old, no row":     {before: "on1", snapshot: true, transactions: []string{"look close3 commit", "on2 any"}},
-	"old, late row":   {before: "on1", snapshot: true, transactions: []string{"close3 commit", "late1 any"}},
-	"old reopening":   {before: "on1", snapshot: true, transactions: []string{"look reopen1 commit", "close3 commit"}},
+	"queue, row":   {before: "on1 on2", transactions: []string{"on1 commit", "close3 any", "on2 commit"}},
+	"new in queue": {before: "on1", transactions: []string{"on1 commit", "close3 any", "on9 commit"}},
+	"unused row":   {before: "on1 raise2", transactions: []string{"late1 commit", "close3 commit", "late2 commit"}},
+	"neighbor before": {before: "on1 on2 next", independent: true,
+		transactions: []string{"close3 any", "IR: on1 next any"}},
+	"neighbor behind": {before: "on1 on2 next", independent: true,
+		transactions: []string{"close3 any", "IT: on1 next any"}},
+	"dates":         {before: "on5", chronology: true, transactions: []string{"on4 on7 any", "on6 any"}},
+	"dates, closed": {before: "on5", chronology: true, transactions: []string{"on6 on5 any", "close32 any"}},
+	"old snapshot":  {before: "on1", snapshot: true, transactions: []string{"look close3 commit", "on1 any"}},
+	"old, no row":   {before: "on1", snapshot: true, transactions: []string{"look close3 commit", "on2 any"}},
+	"old, late row": {before: "on1", snapshot: true, transactions: []string{"close3 commit", "late1 any"}},
+	"old reopening": {before: "on1", snapshot: true, transactions: []string{"look reopen1 commit", "close3 commit"}},
 }
 
 // In every order of the steps of concurrent transactions, whatever their ends:
@@ -596,8 +599,8 @@ func (o *order) finish(x *transaction, err error) {
 		return
 	}
 	x.touched[key], x.gate = true, true
-	o.require(!others(func(y *transaction) bool { return y.own.taken[key] > 0 }), "another transaction has %s, too: %v", key,
-		err)
+	o.require(!others(func(y *transaction) bool { return y.own.taken[key] > 0 }),
+		"another transaction has %s, too: %v", key, err)
 	o.require(day == today || !others(func(y *transaction) bool {
 		return y.own.closed >= 0 && max(y.own.closed, o.closed[x.typ]) > day
 	}), "another transaction is closing or reopening %s", key)

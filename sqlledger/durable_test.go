@@ -39,7 +39,8 @@ func TestCommitsDurably(t *testing.T) {
 	t.Run("SQLite", func(t *testing.T) {
 		for _, journal := range []string{"WAL", "DELETE", "PERSIST"} {
 			for _, set := range []string{"0", "1", "2", "3"} {
-				check(t, sqlite3(t).with("_pragma=journal_mode("+journal+")"), "PRAGMA synchronous", "PRAGMA synchronous = ", set, "3")
+				check(t, sqlite3(t).with("_pragma=journal_mode("+journal+")"), "PRAGMA synchronous",
+					"PRAGMA synchronous = ", set, "3")
 			}
 		}
 	})

@@ -34,12 +34,16 @@ func TestFaultAtEveryStatement(t *testing.T) {
 			whoami, kill = "SELECT connection_id()", "KILL %s"
 		}
 		faults := map[string]func(s *statement, cancel func()) error{
-			"not executed":             func(*statement, func()) error { return broken },
-			"not sent":                 func(*statement, func()) error { return driver.ErrBadConn },
-			"reply lost":               func(s *statement, _ func()) error { return errors.Join(s.run(s.text), io.ErrUnexpectedEOF) },
-			"reply lost on connection": func(s *statement, _ func()) error { return errors.Join(s.run(s.text), driver.ErrBadConn) },
-			"context ended before":     func(s *statement, cancel func()) error { cancel(); return broken },
-			"context ended after":      func(s *statement, cancel func()) error { defer cancel(); return s.run(s.text) },
+			"not executed": func(*statement, func()) error { return broken },
+			"not sent":     func(*statement, func()) error { return driver.ErrBadConn },
+			"reply lost": func(s *statement, _ func()) error {
+				return errors.Join(s.run(s.text), io.ErrUnexpectedEOF)
+			},
+			"reply lost on connection": func(s *statement, _ func()) error {
+				return errors.Join(s.run(s.text), driver.ErrBadConn)
+			},
+			"context ended before": func(s *statement, cancel func()) error { cancel(); return broken },
+			"context ended after":  func(s *statement, cancel func()) error { defer cancel(); return s.run(s.text) },
 			"connection closed": func(s *statement, _ func()) error {
 				id, err := s.ask(whoami)
 				require.NoError(t, err)

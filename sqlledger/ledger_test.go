@@ -260,7 +260,8 @@ func TestNew(t *testing.T) {
 	for _, name := range []string{"Ledger_2", "shop.ledger", "_", strings.Repeat("x", 63)} {
 		require.NoError(t, table(sqlledger.MySQL, name))
 	}
-	for _, name := range []string{"a.b.c", "", ".ledger", "ledger.", "2ledger", "led`ger", `led"ger`, "led ger", "ledger\n",
+	for _, name := range []string{"a.b.c", "", ".ledger", "ledger.", "2ledger", "led`ger", `led"ger`, "led ger",
+		"ledger\n",
 		"lédger", strings.Repeat("x", 64)} {
 		require.ErrorContains(t, table(sqlledger.PostgreSQL, name), "want 1 to 63 ASCII letters", name)
 	}

@@ -82,7 +82,8 @@ func TestPurgeKept(t *testing.T) {
 		}
 		switch d.dialect {
 		case sqlledger.PostgreSQL:
-			execSQL(t, admin, "CREATE RULE keeps AS ON DELETE TO serial_ledger WHERE OLD.series = 'kept'::bytea DO INSTEAD NOTHING")
+			execSQL(t, admin, "CREATE RULE keeps AS ON DELETE TO serial_ledger WHERE OLD.series = 'kept'::bytea "+
+				"DO INSTEAD NOTHING")
 		case sqlledger.SQLite:
 			execSQL(t, admin, "CREATE TRIGGER keeps BEFORE DELETE ON serial_ledger WHEN OLD.series = x'6b657074' "+
 				"BEGIN SELECT RAISE(IGNORE); END")
