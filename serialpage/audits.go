@@ -2,7 +2,9 @@ package serialpage
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,8 +14,7 @@ import (
 const (
 	atOnce       = 2           // running audits
 	keptFor      = time.Minute // a report
-	keptReports  = 100
-	keptBytes    = 64 << 20 // of reports
+	keptBytes    = 64 << 20    // of reports
 	keptOutcomes = 100_000
 )
 
@@ -26,34 +27,35 @@ type periodKey struct {
 // audits are the running audits and what is kept of earlier ones. At most one audit runs at a time for a period, and at
 // most two in all.
 type audits struct {
-	mu       sync.Mutex                 // guards all fields below
-	running  map[periodKey]bool         // whether the report will be kept
-	ended    chan struct{}              // closed when an audit ends
-	reports  recent[periodKey, audit]   // used for a minute
-	outcomes recent[periodKey, outcome] // last outcome of each period
+	mu       sync.Mutex            // guards all fields below
+	running  map[periodKey]bool    // whether the report will be kept
+	ended    chan struct{}         // closed when an audit ends
+	reports  map[periodKey]*audit  // used for a minute
+	outcomes map[periodKey]outcome // last outcome of each period
 }
 
 // An outcome is what is kept of an audit after a minute.
 type outcome struct {
-	at, start                      time.Time
-	stored, explained, unexplained int64
-	clean                          bool
-	empty                          bool // another period than the current one, without numbers: it may have been typed
+	At, Start                      time.Time
+	Stored, Explained, Unexplained int64
+	Clean                          bool
+
+	last      int64     // sequence that was issued last
+	explained time.Time // when numbers of the period were last explained through this handler
+	empty     bool      // another period than the current one, without numbers: it may have been typed
 }
 
 func newAudits() *audits {
-	return &audits{
-		running: map[periodKey]bool{}, ended: make(chan struct{}),
-		reports: newRecent[periodKey, audit](keptReports), outcomes: newRecent[periodKey, outcome](keptOutcomes),
-	}
+	return &audits{running: map[periodKey]bool{}, ended: make(chan struct{}), reports: map[periodKey]*audit{},
+		outcomes: map[periodKey]outcome{}}
 }
 
 // fresh returns the report of a period if it is less than a minute old.
 func (a *audits) fresh(k periodKey) (*audit, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	kept, found := a.reports.get(k)
-	return &kept, found && time.Since(kept.at) < keptFor
+	kept, found := a.reports[k]
+	return kept, found && time.Since(kept.at) < keptFor
 }
 
 // begin reports whether an audit may run now. If so, the caller must call end. Otherwise, ended is closed when another
@@ -68,7 +70,7 @@ func (a *audits) begin(k periodKey) (ok bool, ended <-chan struct{}) {
 	return true, nil
 }
 
-// end ends an audit. It keeps the report, unless the report is nil or was forgotten during the audit.
+// end ends an audit. It keeps the report, unless the report is nil or numbers were explained during the audit.
 func (a *audits) end(k periodKey, made *audit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -79,10 +81,23 @@ func (a *audits) end(k periodKey, made *audit) {
 	if made == nil || !keep {
 		return
 	}
-	a.reports.put(k, *made)
+	a.reports[k] = made
 	a.dropReports()
 	if made.stored {
 		a.note(k, made.period, &made.Report, made.at)
+	}
+}
+
+// dropReports drops reports that are no longer used, and the oldest ones if all together take too much memory.
+func (a *audits) dropReports() {
+	bytes := 0
+	for _, k := range slices.SortedFunc(maps.Keys(a.reports), func(x, y periodKey) int {
+		return a.reports[y].at.Compare(a.reports[x].at) // the newest first
+	}) {
+		kept := a.reports[k]
+		if bytes += kept.bytes(); bytes > keptBytes || time.Since(kept.at) >= keptFor {
+			delete(a.reports, k)
+		}
 	}
 }
 
@@ -91,7 +106,7 @@ func (a *audits) keep(series string, p span, r *serial.Report, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := periodKey{series, r.Start.Unix()}
-	if o, ok := a.outcomes.get(k); !ok || o.at.Before(at) {
+	if a.outcomes[k].At.Before(at) {
 		a.note(k, p, r, at)
 	}
 }
@@ -99,45 +114,69 @@ func (a *audits) keep(series string, p span, r *serial.Report, at time.Time) {
 // note keeps the outcome of an audit.
 func (a *audits) note(k periodKey, p span, r *serial.Report, at time.Time) {
 	current := !at.Before(p.Start) && at.Before(p.End)
-	a.outcomes.put(k, outcome{at: at, start: r.Start, stored: r.Count, explained: r.ExplainedCount,
-		unexplained: r.UnexplainedCount, clean: r.Clean(), empty: r.Last < r.First && r.BeyondCount == 0 && !current})
-}
-
-// dropReports drops reports that are no longer used, and the oldest ones if they take too much memory.
-func (a *audits) dropReports() {
-	bytes := 0
-	for _, kept := range a.reports.values {
-		bytes += kept.bytes()
-	}
-	for len(a.reports.order) > 0 {
-		oldest := a.reports.values[a.reports.order[0]]
-		if time.Since(oldest.at) < keptFor && bytes <= keptBytes {
-			return
+	explained := a.outcomes[k].explained
+	for other := range a.outcomes {
+		if len(a.outcomes) < keptOutcomes {
+			break
 		}
-		bytes -= oldest.bytes()
-		a.reports.remove(a.reports.order[0])
+		delete(a.outcomes, other)
 	}
+	a.outcomes[k] = outcome{At: at, Start: r.Start, Stored: r.Count, Explained: r.ExplainedCount,
+		Unexplained: r.UnexplainedCount, Clean: r.Clean(), last: r.Last, explained: explained,
+		empty: r.Last < r.First && r.BeyondCount == 0 && !current}
 }
 
-// forget drops the report of a period, and that of an audit that is running: the next page makes a new audit.
-func (a *audits) forget(k periodKey) {
+// explained notes that numbers of a period were explained. The next page makes a new audit, even if one is running, and
+// until then the last result does not count.
+func (a *audits) explained(k periodKey) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, ok := a.running[k]; ok {
 		a.running[k] = false
 	}
-	a.reports.remove(k)
+	delete(a.reports, k)
+	if o, ok := a.outcomes[k]; ok {
+		o.explained = time.Now()
+		a.outcomes[k] = o
+	}
 }
 
 // outcome returns the outcome of a period's last audit.
 func (a *audits) outcome(k periodKey) (outcome, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.outcomes.get(k)
+	o, ok := a.outcomes[k]
+	return o, ok
 }
 
 // resultAge is how long a result counts. Afterwards it is shown with its age, and its period counts as not checked.
 const resultAge = 24 * time.Hour
+
+// counts reports whether the outcome counts as a check of its period.
+func (o outcome) counts() bool { return time.Since(o.At) < resultAge && !o.explained.After(o.At) }
+
+// since says what the audit does not know because it happened later. last is the sequence that was issued last.
+func (o outcome) since(last int64) string {
+	var all []string
+	if o.explained.After(o.At) {
+		all = append(all, "numbers were explained since")
+	}
+	if last > o.last {
+		all = append(all, "numbers were issued since")
+	}
+	if time.Since(o.At) >= resultAge {
+		all = append(all, "more than a day ago")
+	}
+	return strings.Join(all, ", ")
+}
+
+// Text says what the audit found.
+func (o outcome) Text() string {
+	if o.Clean {
+		return "accounted for"
+	}
+	return "discrepancies"
+}
 
 // A summary has what the audits of a series found.
 type summary struct {
@@ -150,58 +189,23 @@ func (a *audits) summaries() map[string]summary {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	all := map[string]summary{}
-	for k, o := range a.outcomes.values {
+	for k, o := range a.outcomes {
 		if o.empty {
 			continue
 		}
 		s := all[k.series]
-		if time.Since(o.at) < resultAge {
+		if o.counts() {
 			s.checked++
-			if !o.clean {
+			if !o.Clean {
 				s.wrong++
 			}
 		}
-		if o.at.Before(o.start) { // somebody has asked for a period that has not begun
-			all[k.series] = s
-			continue
-		}
-		if later := cmp.Or(o.at.Compare(s.shown.at), o.start.Compare(s.shown.start)) > 0; s.shown.at.IsZero() ||
-			o.clean == s.shown.clean && later || s.shown.clean && !o.clean {
+		later := cmp.Or(o.At.Compare(s.shown.At), o.Start.Compare(s.shown.Start)) > 0
+		begun := !o.At.Before(o.Start) // otherwise, somebody has asked for a period that has not begun
+		if begun && (s.shown.At.IsZero() || o.Clean == s.shown.Clean && later || s.shown.Clean && !o.Clean) {
 			s.shown = o
 		}
 		all[k.series] = s
 	}
 	return all
-}
-
-// recent keeps the latest values.
-type recent[K comparable, V any] struct {
-	most   int // values
-	values map[K]V
-	order  []K // oldest first
-}
-
-func newRecent[K comparable, V any](most int) recent[K, V] {
-	return recent[K, V]{most: most, values: map[K]V{}}
-}
-
-func (r *recent[K, V]) get(k K) (V, bool) {
-	v, ok := r.values[k]
-	return v, ok
-}
-
-func (r *recent[K, V]) put(k K, v V) {
-	r.remove(k)
-	if len(r.order) == r.most {
-		r.remove(r.order[0])
-	}
-	r.values[k], r.order = v, append(r.order, k)
-}
-
-func (r *recent[K, V]) remove(k K) {
-	if _, ok := r.values[k]; ok {
-		delete(r.values, k)
-		i := slices.Index(r.order, k)
-		r.order = slices.Delete(r.order, i, i+1)
-	}
 }

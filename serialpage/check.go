@@ -1,12 +1,10 @@
 package serialpage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"net/http"
-	"runtime/debug"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +22,7 @@ const (
 type checks struct {
 	mu      sync.Mutex
 	running map[string]*check   // by Series.Key
-	ended   map[string]*checked // the last check of each series that ended
+	ended   map[string]*checked // what the checks of each series found
 }
 
 // A check is running.
@@ -33,16 +31,19 @@ type check struct {
 	read  atomic.Int64 // numbers so far
 }
 
-// A checked has what a check found that belongs to no single period.
+// A checked has what the last check of a series with a result found that belongs to no single period.
 type checked struct {
-	at           time.Time // when it began to read the numbers; all results have this time
-	took         time.Duration
-	failed       bool // it has no result
-	periods      int
-	foreign      []string
-	foreignCount int64
-	without      []time.Time
-	withoutCount int64
+	At             time.Time // when it began to read the numbers; zero if no check has had a result
+	Periods        int64
+	Uncounted      []string // periods without a counter, of which there are numbers: with their counts
+	UncountedCount int64
+	Without        []string // names of periods without numbers
+	WithoutCount   int64
+	Foreign        []string // texts that are not numbers of the series
+	ForeignCount   int64
+
+	Failed time.Time // when a later check began that did not end; zero if there is none
+	next   time.Time // when the next one may begin
 }
 
 // begin begins a check of a series, unless text says why it must wait. If a check of the series is running, both are
@@ -54,10 +55,9 @@ func (c *checks) begin(key string) (begun *check, text string) {
 		return nil, ""
 	}
 	if last := c.ended[key]; last != nil {
-		pause := max(checkPause, pausePerCheck*last.took)
-		if wait := time.Until(last.at.Add(last.took + pause)); wait > 0 {
+		if wait := time.Until(last.next); wait > 0 {
 			return nil, fmt.Sprintf("This series was checked just now. It can be checked again in %s.",
-				plural(int64(wait/time.Minute)+1, "minute", "minutes"))
+				plural(int64((wait+time.Minute-1)/time.Minute), "minute", "minutes"))
 		}
 	}
 	if len(c.running) >= checksAtOnce {
@@ -68,21 +68,25 @@ func (c *checks) begin(key string) (begun *check, text string) {
 	return begun, ""
 }
 
-// end ends a check.
-func (c *checks) end(key string, result *checked) {
+// end ends a check. found is nil if it has no result; then that of the last one still counts.
+func (c *checks) end(key string, found *checked) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	began := c.running[key].began
 	delete(c.running, key)
-	if last := c.ended[key]; last != nil && result.failed { // what the last one found still counts
-		failed := *last
-		failed.at, failed.took, failed.failed = result.at, result.took, true
-		result = &failed
+	if found == nil {
+		found = &checked{}
+		if last := c.ended[key]; last != nil {
+			*found = *last
+		}
+		found.Failed = began
 	}
-	c.ended[key] = result
+	found.next = time.Now().Add(max(checkPause, pausePerCheck*time.Since(began)))
+	c.ended[key] = found
 }
 
-// of returns the running check of a series and the last one that ended; nil if there is none.
-func (c *checks) of(key string) (*check, *checked) {
+// state returns the running check of a series and what the last ones found; nil if there is none.
+func (c *checks) state(key string) (*check, *checked) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.running[key], c.ended[key]
@@ -103,7 +107,7 @@ func (h *handler) check(w http.ResponseWriter, r *http.Request) error {
 	begun, wait := h.checks.begin(s.Key)
 	switch {
 	case wait != "":
-		return s.inZone(&problem{status: http.StatusServiceUnavailable, text: wait, retry: true})
+		return &problem{status: http.StatusServiceUnavailable, text: wait, retry: true}
 	case begun != nil:
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), h.CheckLimit)
 		stop := context.AfterFunc(h.Context, cancel)
@@ -120,27 +124,32 @@ func (h *handler) check(w http.ResponseWriter, r *http.Request) error {
 
 // runCheck accounts for all periods of a series, and keeps the results.
 func (h *handler) runCheck(ctx context.Context, r *http.Request, s *Series, c *check) {
-	result := &checked{at: c.began, failed: true}
-	defer func() {
-		if value := recover(); value != nil {
-			h.log(r, "a check of all periods failed", fmt.Sprintf("panic: %v\n%s", value, debug.Stack()))
-		}
-		result.took = time.Since(c.began)
-		h.checks.end(s.Key, result)
-	}()
-	reports, err := h.reports(ctx, s, c)
-	if err == nil {
-		err = ctx.Err()
-	}
+	var reports serial.Reports
+	err := <-h.run(r, func() (err error) {
+		reports, err = h.reports(ctx, s, c)
+		return cmp.Or(err, ctx.Err())
+	})
 	if err != nil {
 		h.log(r, "a check of all periods failed", err)
+		h.checks.end(s.Key, nil)
 		return
 	}
-	result = &checked{at: c.began, periods: len(reports.Periods), foreign: reports.Foreign,
-		foreignCount: reports.ForeignCount, without: reports.Without, withoutCount: reports.WithoutCount}
+	found := &checked{At: c.began, Periods: int64(len(reports.Periods)), WithoutCount: reports.WithoutCount,
+		Foreign: reports.Foreign, ForeignCount: reports.ForeignCount}
 	for i := range reports.Periods {
-		h.audits.keep(s.Key, spanOf(s, reports.Periods[i].Start), &reports.Periods[i], c.began)
+		report := &reports.Periods[i]
+		p := spanOf(s, report.Start)
+		h.audits.keep(s.Key, p, report, c.began)
+		if report.Last == 0 && report.BeyondCount > 0 {
+			found.UncountedCount++
+			found.Uncounted = append(found.Uncounted, p.Name+": "+plural(report.BeyondCount, "number", "numbers"))
+		}
 	}
+	found.Uncounted = found.Uncounted[:min(len(found.Uncounted), mostListed)]
+	for _, start := range reports.Without[:min(len(reports.Without), mostListed)] {
+		found.Without = append(found.Without, spanOf(s, start).Name)
+	}
+	h.checks.end(s.Key, found)
 }
 
 // reports makes the reports of all periods that are kept.
@@ -153,7 +162,7 @@ func (h *handler) reports(ctx context.Context, s *Series, c *check) (none serial
 	if len(kept) > 0 {
 		_, _, to := s.reach(spanOf(s, kept[0].Start))
 		_, from, _ := s.reach(spanOf(s, kept[len(kept)-1].Start))
-		used = c.count(s.Stored(ctx, from, to))
+		used = counting(s.Stored(ctx, from, to), func() { c.read.Add(1) })
 	}
 	opts := []serial.AuditOption{serial.WithEarlier(s.Earlier...)}
 	if s.Explanations != nil {
@@ -162,32 +171,13 @@ func (h *handler) reports(ctx context.Context, s *Series, c *check) (none serial
 	return s.Source.auditAll(ctx, s.Type, used, opts...)
 }
 
-// count yields texts and counts them.
-func (c *check) count(texts iter.Seq2[string, error]) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		for text, err := range texts {
-			if c.read.Add(1); !yield(text, err) {
-				return
-			}
-		}
-	}
-}
-
-// A checkView says on the page of a series what a check of all periods found.
+// A checkView says on the page of a series what checks of all periods found.
 type checkView struct {
+	checked
 	Key     string
 	Running bool
 	Began   time.Time
 	Read    int64 // numbers so far
-
-	Done         bool // a check has ended
-	Failed       bool // the last one
-	At           time.Time
-	Periods      int64
-	Foreign      []string
-	ForeignCount int64
-	Without      []string // names of periods
-	WithoutCount int64
 }
 
 // checkView returns what the page of a series says about checks; nil if the series is not checked.
@@ -196,17 +186,13 @@ func (h *handler) checkView(s *Series) *checkView {
 		return nil
 	}
 	v := &checkView{Key: s.Key}
-	running, ended := h.checks.of(s.Key)
+	running, ended := h.checks.state(s.Key)
 	if running != nil {
 		v.Running, v.Began, v.Read = true, running.began.In(s.zone()), running.read.Load()
 	}
 	if ended != nil {
-		v.Done, v.Failed, v.At, v.Periods = true, ended.failed, ended.at.In(s.zone()), int64(ended.periods)
-		v.ForeignCount, v.WithoutCount = ended.foreignCount, ended.withoutCount
-		v.Foreign = slices.Clone(ended.foreign)
-		for _, start := range ended.without[:min(len(ended.without), mostListed)] {
-			v.Without = append(v.Without, spanOf(s, start).Name)
-		}
+		v.checked = *ended
+		v.At, v.Failed = ended.At.In(s.zone()), ended.Failed.In(s.zone())
 	}
 	return v
 }

@@ -32,27 +32,14 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) error {
 	case refused != "":
 		return h.formAgain(w, numbers, newForm(numbers, r.PostForm), http.StatusForbidden, refused)
 	}
-	if err := h.explainAs(w, r, numbers, user); err != nil {
-		return numbers.series.inZone(err)
-	}
-	return nil
-}
-
-func (h *handler) explainAs(w http.ResponseWriter, r *http.Request, numbers printer, user string) error {
 	s, p, in := numbers.series, numbers.period, newForm(numbers, r.PostForm)
-	at, err := in.readTime(numbers, r.PostForm.Get("at"))
-	if err != nil {
-		return err
-	}
 	given, wrong := in.check(numbers)
-	if wrong != "" {
+	at, old := readTime(r.PostForm.Get("at"))
+	if wrong = cmp.Or(old, wrong); wrong != "" {
 		return h.formAgain(w, numbers, in, http.StatusBadRequest, wrong)
 	}
-	e := serial.Explanation{Type: s.Type, Start: p.Start, First: given.First, Last: given.Last, Reason: in.Reason,
-		By: user, At: at}
-	if e.Series, err = s.Source.scheme().Series(s.Type); err != nil {
-		return unavailable(err)
-	}
+	e := serial.Explanation{Series: s.series(), Type: s.Type, Start: p.Start, First: given.First, Last: given.Last,
+		Reason: in.Reason, By: user, At: at}
 	report, err := h.missingIn(r.Context(), numbers, e)
 	if err != nil {
 		return err
@@ -66,14 +53,14 @@ func (h *handler) explainAs(w http.ResponseWriter, r *http.Request, numbers prin
 			"The missing numbers among these are in more than "+count(mostListed)+" places. Enter a smaller range.")
 	}
 	in.At = at.Format(formTime) // all attempts are one explanation
-	defer h.audits.forget(periodKey{s.Key, p.Start.Unix()})
+	defer h.audits.explained(periodKey{s.Key, p.Start.Unix()})
 	if err := store(r.Context(), s.Explanations, e, report.Unexplained); err != nil {
 		h.logFailure(r, "an explanation was not saved", err)
 		w.Header().Set("Retry-After", "5")
 		return h.formAgain(w, numbers, in, http.StatusServiceUnavailable,
 			"Not everything was saved. Send the form again to save the rest.")
 	}
-	w.Header().Set("Location", in.savedAddress(numbers))
+	w.Header().Set("Location", address("period", s.Key, p.Start, "saved", in.At, "reason", in.Reason)+"#saved")
 	w.WriteHeader(http.StatusSeeOther)
 	return nil
 }
@@ -121,8 +108,8 @@ func (h *handler) missingIn(ctx context.Context, numbers printer, e serial.Expla
 
 // waitTurn waits until an audit of the period may run, and begins it.
 func (h *handler) waitTurn(ctx context.Context, k periodKey) error {
-	patience := time.NewTimer(min(h.Limit/2, longestTurn))
-	defer patience.Stop()
+	ctx, cancel := context.WithTimeout(ctx, min(h.Limit/2, longestTurn))
+	defer cancel()
 	for {
 		ok, ended := h.audits.begin(k)
 		if ok {
@@ -131,8 +118,6 @@ func (h *handler) waitTurn(ctx context.Context, k periodKey) error {
 		select {
 		case <-ended:
 		case <-ctx.Done():
-			return unavailable(ctx.Err())
-		case <-patience.C:
 			return &problem{status: http.StatusServiceUnavailable, retry: true,
 				text: "Nothing was saved because other checks are running. Go back and send the form again."}
 		}
@@ -187,60 +172,19 @@ func storedRanges(ctx context.Context, register Explanations, e serial.Explanati
 	return all, nil
 }
 
-// saved says what a form has stored.
-type saved struct {
-	Numbers []string
-	Count   int64 // 0 if no form led to the page
-	Cut     bool  // there are more numbers than are listed
-	Others  int64 // numbers given that were not missing
-}
-
-// savedAddress is the address of the page that says what the form has stored. It has the whole form: if somebody goes
-// back, changes something and sends the form again, the time alone would stand for both explanations.
-func (in *form) savedAddress(numbers printer) string {
-	return address("period", in.Key, numbers.period.Start, "saved", in.At, "first", in.First, "last", in.Last,
-		"reason", in.Reason) + "#saved"
-}
-
-// readSaved returns what the register has of the form that a query describes. The query proves nothing.
-func readSaved(ctx context.Context, numbers printer, query url.Values, user string) (v saved, err error) {
+// readSaved returns the numbers for which the register has the explanation that the address of a page describes. Its
+// time is that of the form that led there, and its user the one who reads the page.
+func readSaved(ctx context.Context, numbers printer, query url.Values, user string) (texts []string, err error) {
 	at, err := time.Parse(formTime, query.Get("saved"))
 	if err != nil {
-		return v, nil
-	}
-	in := newForm(numbers, query)
-	given, wrong := in.given(numbers)
-	if wrong != "" {
-		return v, nil
+		return nil, nil // no form led to the page
 	}
 	s := numbers.series
-	e := serial.Explanation{Start: numbers.period.Start, Reason: in.Reason, By: user, At: at}
-	if e.Series, err = s.Source.scheme().Series(s.Type); err != nil {
-		return v, err
-	}
-	stored, err := storedRanges(ctx, s.Explanations, e)
-	if err != nil {
-		return v, err
-	}
-	ranges := within(stored, given)
-	v.Count = size(ranges...)
-	v.Cut = len(ranges) > mostListed
+	ranges, err := storedRanges(ctx, s.Explanations, serial.Explanation{Series: s.series(), Start: numbers.period.Start,
+		Reason: query.Get("reason"), By: user, At: at})
+	slices.SortFunc(ranges, func(x, y serial.Range) int { return cmp.Compare(x.First, y.First) })
 	for _, g := range ranges[:min(len(ranges), mostListed)] {
-		v.Numbers = append(v.Numbers, numbers.ranged(g))
+		texts = append(texts, numbers.ranged(g))
 	}
-	v.Others = size(given) - v.Count
-	return v, nil
-}
-
-// within returns the numbers of ranges that lie in limits, as disjoint ranges in ascending order.
-func within(ranges []serial.Range, limits serial.Range) (all []serial.Range) {
-	slices.SortFunc(ranges, func(a, b serial.Range) int { return cmp.Compare(a.First, b.First) })
-	next := limits.First
-	for _, g := range ranges {
-		g.First, g.Last = max(g.First, next), min(g.Last, limits.Last)
-		if g.First <= g.Last {
-			all, next = append(all, g), g.Last+1
-		}
-	}
-	return all
+	return texts, err
 }

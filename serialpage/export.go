@@ -3,6 +3,7 @@ package serialpage
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -15,58 +16,46 @@ import (
 
 // writeCSV answers with an account as a table for spreadsheets.
 func writeCSV(w http.ResponseWriter, numbers printer, a *audit) error {
-	t, r := csvTable{numbers: numbers, rows: map[string]int{}, listed: map[string]int64{}}, &a.Report
-	t.WriteString("\ufeff") // so that spreadsheets read UTF-8
+	t, r := csvTable{numbers: numbers}, &a.Report
 	t.row("what", "first", "last", "count", "numbers", "reason", "by", "at")
 	t.row("issued", decimal(r.First), decimal(r.Last), decimal(max(0, r.Last-r.First+1)), "", "", "", csvTime(a.at))
 	t.row("stored", "", "", decimal(r.Count), "", "", "", "")
 	t.row("missing", "", "", decimal(r.MissingCount), "", "", "", "")
-	for _, e := range r.Explained {
-		t.ranged("explained", e.Range, e.Explanation)
-	}
+	t.ranges("explained", r.Explained, r.ExplainedCount)
+	var unexplained, replaced []serial.Explained
 	for _, g := range r.Unexplained {
-		t.ranged("not explained", g, serial.Explanation{})
+		unexplained = append(unexplained, serial.Explained{Range: g})
 	}
-	t.rest("explained", r.ExplainedCount)
-	t.rest("not explained", r.UnexplainedCount)
+	for _, x := range a.replaced {
+		replaced = append(replaced, serial.Explained{Range: x.Range, Explanation: x.old})
+	}
+	t.ranges("not explained", unexplained, r.UnexplainedCount)
 	for _, e := range r.Possible { // without a count: several of these may have the same number
 		t.row("possible reason", decimal(e.First), decimal(min(e.Last, r.Last)), "", "", e.Reason, e.By, csvTime(e.At))
 	}
 	if rest := r.PossibleCount - int64(len(r.Possible)); rest > 0 {
 		t.row("possible reason", "", "", "", count(rest)+" others, not listed here", "", "", "")
 	}
-	for _, x := range a.replaced {
-		for _, g := range x.ranges {
-			t.ranged("replaced explanation", g, x.old)
-		}
-	}
-	t.numbersOf("stored, but reported as never received", r.Contradicted, a.texts(r.Contradicted, false),
+	t.ranges("replaced explanation", replaced, 0)
+	t.numbersOf("stored, but reported as never received", r.Contradicted, a.texts(r.Contradicted),
 		r.ContradictedCount)
-	t.numbersOf("stored more than once", r.Duplicates, a.texts(r.Duplicates, true), r.DuplicateCount)
-	t.numbersOf("stored, but never issued", r.Beyond, a.texts(r.Beyond, true), r.BeyondCount)
-	const foreign = "stored, but not one of our numbers"
-	for _, text := range r.Foreign {
-		t.listed[foreign]++
-		t.row(foreign, "", "", "1", a.foreign(text), "", "", "")
-	}
-	t.rest(foreign, r.ForeignCount)
-	w.Header().Set("Content-Disposition", `attachment; filename="`+fileName(numbers.series, numbers.period.label)+`"`)
-	_, _ = t.WriteTo(w)
-	return nil
+	t.numbersOf("stored more than once", r.Duplicates, a.texts(r.Duplicates), r.DuplicateCount)
+	t.numbersOf("stored, but never issued", r.Beyond, a.texts(r.Beyond), r.BeyondCount)
+	return t.send(w, numbers.series, numbers.period.label)
 }
 
 // writePeriodsCSV answers with a list of periods as a table for spreadsheets.
 func writePeriodsCSV(w http.ResponseWriter, v *seriesView) error {
 	t := csvTable{}
-	t.WriteString("\ufeff")
 	t.row("period", "start", "end", "first", "last", "issued", "stored", "explained", "not explained", "result", "checked",
-		"closed")
+		"since then", "closed")
 	for _, p := range v.Rows {
 		cells := []string{p.Name, csvTime(p.Start), csvTime(p.End), p.First, p.Last, decimal(p.Issued)}
 		if a := p.Audited; a != nil {
-			cells = append(cells, decimal(a.stored), decimal(a.explained), decimal(a.unexplained), a.Text(), csvTime(a.at))
+			cells = append(cells, decimal(a.Stored), decimal(a.Explained), decimal(a.Unexplained), a.Text(), csvTime(a.At),
+				a.Since)
 		} else {
-			cells = append(cells, "", "", "", "not checked", "")
+			cells = append(cells, "", "", "", "not checked", "", "")
 		}
 		closed := ""
 		if v.Series.closes() {
@@ -74,17 +63,13 @@ func writePeriodsCSV(w http.ResponseWriter, v *seriesView) error {
 		}
 		t.row(append(cells, closed)...)
 	}
-	w.Header().Set("Content-Disposition", `attachment; filename="`+fileName(v.Series, "periods")+`"`)
-	_, _ = t.WriteTo(w)
-	return nil
+	return t.send(w, v.Series, "periods")
 }
 
 // A csvTable is an account in CSV.
 type csvTable struct {
 	bytes.Buffer
 	numbers printer
-	rows    map[string]int   // of ranges, by their first cell
-	listed  map[string]int64 // numbers in rows, by their first cell
 }
 
 // row adds a row.
@@ -95,31 +80,35 @@ func (t *csvTable) row(cells ...string) {
 	t.WriteString(strings.Join(cells, ",") + "\r\n")
 }
 
-// ranged adds a range, or each of its numbers if sequences are hidden. e is zero if there is no reason.
-func (t *csvTable) ranged(what string, g serial.Range, e serial.Explanation) {
-	at := ""
-	if !e.At.IsZero() {
-		at = csvTime(e.At)
+// ranges adds ranges, or each of their numbers if sequences are hidden, and what is not listed of all numbers.
+func (t *csvTable) ranges(what string, ranges []serial.Explained, all int64) {
+	rows := 0
+	for _, x := range ranges {
+		for _, g := range t.numbers.split([]serial.Range{x.Range}, mostListed-rows) {
+			at := ""
+			if e := x.Explanation; !e.At.IsZero() {
+				at = csvTime(e.At)
+			}
+			t.row(what, decimal(g.First), decimal(g.Last), decimal(size(g)), t.numbers.ranged(g), x.Explanation.Reason,
+				x.Explanation.By, at)
+			rows++
+			all -= size(g)
+		}
 	}
-	for _, g := range t.numbers.split([]serial.Range{g}, mostListed-t.rows[what]) {
-		t.listed[what] += size(g)
-		t.rows[what]++
-		t.row(what, decimal(g.First), decimal(g.Last), decimal(size(g)), t.numbers.ranged(g), e.Reason, e.By, at)
-	}
+	t.rest(what, all)
 }
 
 // numbersOf adds a row for each number, which is printed as in texts, and one for those that the report does not list.
 func (t *csvTable) numbersOf(what string, numbers []serial.Number, texts []string, all int64) {
 	for i, n := range numbers {
-		t.listed[what]++
 		t.row(what, decimal(n.Seq), decimal(n.Seq), "1", texts[i], "", "", "")
 	}
-	t.rest(what, all)
+	t.rest(what, all-int64(len(numbers)))
 }
 
 // rest adds a row for the numbers that are not listed, if there are any, so the counts of all rows add up.
-func (t *csvTable) rest(what string, all int64) {
-	if rest := all - t.listed[what]; rest > 0 {
+func (t *csvTable) rest(what string, rest int64) {
+	if rest > 0 {
 		t.row(what, "", "", decimal(rest), "others, not listed here", "", "", "")
 	}
 }
@@ -128,14 +117,17 @@ func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func csvTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// fileName is the name of a file about a series. what says what else it is about.
-func fileName(s *Series, what string) string {
-	return strings.Map(func(r rune) rune {
+// send answers with the table, as a file about a series. what says what else it is about.
+func (t *csvTable) send(w http.ResponseWriter, s *Series, what string) error {
+	name := strings.Map(func(r rune) rune {
 		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) || r == '-' || r == '_' {
 			return r
 		}
 		return '-'
-	}, "numbers-"+s.Key+"-"+what) + ".csv"
+	}, "numbers-"+s.Key+"-"+what)
+	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`.csv"`)
+	_, err := io.WriteString(w, "\ufeff"+t.String()) // the mark has spreadsheets read UTF-8
+	return err
 }
 
 // formula matches what a spreadsheet may read as the beginning of a formula: at the beginning of a cell, or after a
@@ -168,7 +160,6 @@ type jsonAccount struct {
 	ContradictedCount int64           `json:"contradictedCount"`
 	DuplicateCount    int64           `json:"duplicateCount"`
 	BeyondCount       int64           `json:"beyondCount"`
-	ForeignCount      int64           `json:"foreignCount"`
 	Explained         []jsonExplained `json:"explained"`
 	Unexplained       []jsonRange     `json:"unexplained"`
 	Possible          []jsonExplained `json:"possible"`
@@ -176,7 +167,6 @@ type jsonAccount struct {
 	Contradicted      []string        `json:"contradicted"`
 	Duplicates        []string        `json:"duplicates"`
 	Beyond            []string        `json:"beyond"`
-	Foreign           []string        `json:"foreign"`
 }
 
 // A jsonPeriods is a list of periods, for programs. The list is never null.
@@ -187,6 +177,10 @@ type jsonPeriods struct {
 	To      string       `json:"to,omitempty"`
 	At      time.Time    `json:"at"`
 	Periods []jsonPeriod `json:"periods"`
+
+	// What the last check of all periods found that belongs to none of them; left out if there was none.
+	ForeignCount *int64   `json:"foreignCount,omitempty"`
+	Foreign      []string `json:"foreign,omitempty"`
 }
 
 // A jsonPeriod is a period of a list. What is not known is null.
@@ -202,6 +196,7 @@ type jsonPeriod struct {
 	Unexplained *int64     `json:"unexplained"`
 	Clean       *bool      `json:"clean"`
 	Checked     *time.Time `json:"checked"`
+	Since       string     `json:"since,omitempty"` // what happened after the check
 	Closed      *bool      `json:"closed"`
 }
 
@@ -233,10 +228,10 @@ func writeJSON(w http.ResponseWriter, s *Series, p span, a *audit) error {
 		Key: s.Key, Type: s.Type, Start: p.Start, End: jsonTime(p.End), At: a.at, Clean: r.Clean(),
 		First: r.First, Last: r.Last, Stored: r.Count, MissingCount: r.MissingCount, ExplainedCount: r.ExplainedCount,
 		UnexplainedCount: r.UnexplainedCount, PossibleCount: r.PossibleCount, ContradictedCount: r.ContradictedCount,
-		DuplicateCount: r.DuplicateCount, BeyondCount: r.BeyondCount, ForeignCount: r.ForeignCount,
+		DuplicateCount: r.DuplicateCount, BeyondCount: r.BeyondCount,
 		Explained: []jsonExplained{}, Unexplained: []jsonRange{}, Possible: []jsonExplained{}, Replaced: []jsonReplaced{},
-		Contradicted: a.texts(r.Contradicted, false), Duplicates: a.texts(r.Duplicates, true),
-		Beyond: a.texts(r.Beyond, true), Foreign: []string{},
+		Contradicted: a.texts(r.Contradicted), Duplicates: a.texts(r.Duplicates),
+		Beyond: a.texts(r.Beyond),
 	}
 	for _, e := range r.Explained {
 		out.Explained = append(out.Explained, jsonExplained{jsonRange(e.Range), reasonOf(e.Explanation)})
@@ -248,37 +243,29 @@ func writeJSON(w http.ResponseWriter, s *Series, p span, a *audit) error {
 		out.Possible = append(out.Possible, jsonExplained{jsonRange{e.First, e.Last}, reasonOf(e)})
 	}
 	for _, x := range a.replaced {
-		for _, g := range x.ranges {
-			out.Replaced = append(out.Replaced, jsonReplaced{jsonExplained{jsonRange(g), reasonOf(x.old)}, reasonOf(x.by)})
-		}
+		out.Replaced = append(out.Replaced, jsonReplaced{jsonExplained{jsonRange(x.Range), reasonOf(x.old)}, reasonOf(x.by)})
 	}
-	for _, text := range r.Foreign {
-		out.Foreign = append(out.Foreign, a.foreign(text))
-	}
-	if err := json.NewEncoder(w).Encode(out); err != nil {
-		return unavailable(err)
-	}
-	return nil
+	return json.NewEncoder(w).Encode(out)
 }
 
 // writePeriodsJSON answers with a list of periods for programs.
 func writePeriodsJSON(w http.ResponseWriter, v *seriesView) error {
 	out := jsonPeriods{Key: v.Series.Key, Type: v.Series.Type, From: v.From, To: v.To, At: v.At, Periods: []jsonPeriod{}}
+	if c := v.Check; c != nil && !c.At.IsZero() {
+		out.ForeignCount, out.Foreign = &c.ForeignCount, c.Foreign
+	}
 	for _, p := range v.Rows {
 		row := jsonPeriod{Name: p.Name, Start: p.Start, End: jsonTime(p.End), First: p.First, Last: p.Last, Issued: p.Issued}
 		if a := p.Audited; a != nil {
-			row.Stored, row.Explained, row.Unexplained = &a.stored, &a.explained, &a.unexplained
-			row.Clean, row.Checked = &a.clean, jsonTime(a.at)
+			row.Stored, row.Explained, row.Unexplained = &a.Stored, &a.Explained, &a.Unexplained
+			row.Clean, row.Checked, row.Since = &a.Clean, jsonTime(a.At), a.Since
 		}
 		if v.Series.closes() {
 			row.Closed = &p.Closed
 		}
 		out.Periods = append(out.Periods, row)
 	}
-	if err := json.NewEncoder(w).Encode(out); err != nil {
-		return unavailable(err)
-	}
-	return nil
+	return json.NewEncoder(w).Encode(out)
 }
 
 func reasonOf(e serial.Explanation) jsonReason { return jsonReason{e.Reason, e.By, jsonTime(e.At)} }

@@ -1,22 +1,17 @@
 package serialpage
 
 import (
-	"cmp"
-	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/dailyserial/serial"
 )
 
 const (
-	largestForm   = 64 << 10 // bytes
-	oldestForm    = time.Hour
-	longestReason = 500              // bytes
-	formTime      = time.RFC3339Nano // in microseconds, which registers keep
+	largestForm = 64 << 10 // bytes
+	oldestForm  = time.Hour
+	formTime    = time.RFC3339Nano // in microseconds, which registers keep
 )
 
 // A form has what somebody wants to explain.
@@ -38,41 +33,28 @@ func newForm(numbers printer, query url.Values) *form {
 // formAddress is the address of the form with the numbers of a range, or "" if the template cannot print them.
 func (n printer) formAddress(r serial.Range, reason string) string {
 	first, last := n.whole(r.First), ""
-	if r.Last > r.First {
+	if r.Last > r.First && !n.hidden {
 		last = n.whole(r.Last)
 	}
 	if first == "" {
 		return ""
 	}
-	return n.filledAddress(&form{First: first, Last: last, Reason: reason})
+	return address("period", n.series.Key, n.period.Start, "first", first, "last", last, "reason", reason) + "#explain"
 }
 
-// filledAddress is the address of a new form with the values of in.
-func (n printer) filledAddress(in *form) string {
-	return address("period", n.series.Key, n.period.Start, "first", in.First, "last", in.Last, "reason", in.Reason) +
-		"#explain"
-}
-
-// readTime returns the time that was sent with a form, or a problem if that lies in the future or is too old.
-func (in *form) readTime(numbers printer, sent string) (time.Time, error) {
+// readTime returns the time that was sent with a form, or what is wrong with it.
+func readTime(sent string) (at time.Time, wrong string) {
 	at, err := time.Parse(formTime, sent)
 	at = at.UTC().Truncate(time.Microsecond)
 	if age := time.Since(at); err != nil || age < 0 || age > oldestForm {
-		return at, &problem{status: http.StatusBadRequest,
-			text: "Nothing was saved: this form is older than an hour, or its time lies in the future. Load the page again.",
-			to:   &link{numbers.filledAddress(in), "Load the page again"}}
+		return at, "Nothing was saved, because this form was older than an hour or its time was in the future. It has been " +
+			"loaded again: check it and send it."
 	}
-	return at, nil
+	return at, ""
 }
 
 // check returns the sequences of the numbers in a form, or what must be corrected.
-func (in *form) check(numbers printer) (given serial.Range, wrong string) {
-	given, wrong = in.given(numbers)
-	return given, cmp.Or(wrong, in.wrongReason())
-}
-
-// given returns the sequences of the numbers in a form, or what is wrong with the numbers.
-func (in *form) given(numbers printer) (r serial.Range, wrong string) {
+func (in *form) check(numbers printer) (r serial.Range, wrong string) {
 	if r.First, wrong = numbers.sequence(in.First); wrong != "" {
 		return r, wrong
 	}
@@ -80,6 +62,7 @@ func (in *form) given(numbers printer) (r serial.Range, wrong string) {
 	if strings.TrimSpace(in.Last) != "" {
 		r.Last, wrong = numbers.sequence(in.Last)
 	}
+	err := serial.Explanation{First: 1, Last: 1, Reason: in.Reason, At: time.Unix(0, 0)}.Validate()
 	switch {
 	case wrong != "":
 		return r, wrong
@@ -87,6 +70,11 @@ func (in *form) given(numbers printer) (r serial.Range, wrong string) {
 		return r, "Enter one number: in this series, numbers do not show which other numbers lie between them."
 	case r.First > r.Last:
 		return r, "Enter the lower number first."
+	case in.Reason == "":
+		return r, "Enter a reason."
+	case err != nil:
+		_, wrong, _ = strings.Cut(err.Error(), "Reason: ")
+		return r, "This reason cannot be saved: " + wrong + "."
 	}
 	return r, ""
 }
@@ -102,22 +90,4 @@ func (n printer) sequence(text string) (seq int64, wrong string) {
 		return 0, "A number was mistyped: its check digit does not fit."
 	}
 	return 0, "Enter numbers of this series, whole, as they are printed."
-}
-
-// wrongReason says what is wrong with the reason, or nothing.
-func (in *form) wrongReason() string {
-	err := serial.Explanation{First: 1, Last: 1, Reason: in.Reason, At: time.Unix(0, 0)}.Validate()
-	switch {
-	case in.Reason == "":
-		return "Enter a reason."
-	case len(in.Reason) > longestReason:
-		return fmt.Sprintf("Enter a shorter reason: this one has %d bytes; the limit is %d.", len(in.Reason), longestReason)
-	case !utf8.ValidString(in.Reason):
-		return "The reason is not valid UTF-8."
-	case err != nil:
-		_, wrong, _ := strings.Cut(err.Error(), "Reason: ")
-		wrong, _, _ = strings.Cut(wrong, ";")
-		return "Enter a reason without invisible characters: " + wrong + "."
-	}
-	return ""
 }

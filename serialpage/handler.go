@@ -23,7 +23,6 @@ type handler struct {
 	crossOrigin *http.CrossOriginProtection
 	audits      *audits
 	checks      checks
-	beginnings  beginnings
 }
 
 // serve answers a request, or returns why it cannot.

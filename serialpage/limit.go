@@ -26,18 +26,26 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r := r.WithContext(inner)
 		r.Body = body
 		served := newAnswer() // not read at the limit: the goroutine may still write to it
-		ended := h.run(r, func() error { return h.serve(served, r) })
-		select {
-		case err = <-ended:
+		var ended bool
+		if ended, err = h.within(ctx, r, func() error { return h.serve(served, r) }); ended {
 			a = served
-		case <-ctx.Done():
-			err = ctx.Err()
 		}
 	}
 	if err != nil {
 		h.fail(a, r, err)
 	}
 	a.send(w)
+}
+
+// within calls f in another goroutine, and returns its error. If ctx ends earlier, ended is false, err is that of ctx,
+// and the goroutine is left behind.
+func (h *handler) within(ctx context.Context, r *http.Request, f func() error) (ended bool, err error) {
+	select {
+	case err := <-h.run(r, f):
+		return true, err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
 }
 
 // run calls f in another goroutine and returns a channel that receives its error. If f panics or ends the goroutine,
@@ -48,8 +56,10 @@ func (h *handler) run(r *http.Request, f func() error) <-chan error {
 		var err error
 		returned := false
 		defer func() {
-			if !returned {
-				err = h.panicked(r, recover())
+			if !returned { // f panicked or ended the goroutine
+				h.log(r, "a function of the application failed", fmt.Sprintf("panic: %v\n%s", recover(), debug.Stack()))
+				err = &problem{status: http.StatusInternalServerError,
+					text: "This request failed. Inform whoever runs the service."}
 			}
 			ended <- err
 		}()
@@ -58,41 +68,18 @@ func (h *handler) run(r *http.Request, f func() error) <-chan error {
 	return ended
 }
 
-// panicked logs a panic and returns the answer to its request. value is nil if there was no panic, but the goroutine
-// was ended.
-func (h *handler) panicked(r *http.Request, value any) error {
-	what := fmt.Sprint("panic: ", value)
-	if value == nil {
-		what = "runtime.Goexit was called"
-	}
-	h.log(r, "a function of the application failed", fmt.Sprintf("%s\n%s", what, debug.Stack()))
-	return &problem{status: http.StatusInternalServerError,
-		text: "This request failed. Inform whoever runs the service."}
-}
-
 // readBody reads the body of a request before ctx ends.
 func (h *handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) (io.ReadCloser, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r.Body, nil
 	}
-	var body []byte
-	ended := h.run(r, func() (err error) {
-		body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, largestForm))
-		return err
-	})
-	var err error
-	select {
-	case err = <-ended:
-	case <-ctx.Done():
-		// Otherwise the server would wait for the rest of the body before it sends the answer.
-		w.Header().Set("Connection", "close")
-		if http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) == nil {
-			<-ended
-		}
-		return nil, &problem{status: http.StatusServiceUnavailable, text: "The form took too long to arrive.", retry: true}
-	}
+	stop := context.AfterFunc(ctx, func() { _ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) })
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, largestForm))
 	var large *http.MaxBytesError
 	switch {
+	case !stop():
+		w.Header().Set("Connection", "close") // the rest of the body may still come
+		return nil, &problem{status: http.StatusServiceUnavailable, text: "The form took too long to arrive.", retry: true}
 	case errors.As(err, &large):
 		return nil, &problem{status: http.StatusRequestEntityTooLarge, text: "The form is too large."}
 	case err != nil:

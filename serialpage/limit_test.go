@@ -3,15 +3,18 @@ package serialpage
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
-	"sync/atomic"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -19,232 +22,126 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// broken is a register that calls a function instead of storing and reading.
-type broken struct{ call func() }
-
-func (b broken) Explain(context.Context, serial.Explanation) error { b.call(); return nil }
-
-func (b broken) Explanations(context.Context, string, time.Time) iter.Seq2[serial.Explanation, error] {
-	return func(func(serial.Explanation, error) bool) { b.call() }
-}
-
-// brokenSource is a Source that calls a function first.
-type brokenSource struct {
-	Source
-	call func()
-}
-
-func (b brokenSource) last(ctx context.Context, typ string) (serial.Number, error) {
-	b.call()
-	return b.Source.last(ctx, typ)
-}
-
-func (b brokenSource) history(ctx context.Context, typ string, periods int) ([]serial.Number, error) {
-	b.call()
-	return b.Source.history(ctx, typ, periods)
-}
-
-func (b brokenSource) audit(ctx context.Context, typ string, at time.Time, used iter.Seq2[string, error],
-	opts ...serial.AuditOption) (serial.Report, error) {
-	b.call()
-	return b.Source.audit(ctx, typ, at, used, opts...)
-}
-
-// Whatever a function of the application does, its page and form are answered within Limit, and other pages are served
-// at the same time.
+// Whatever a function of the application does, its page and form are answered within Limit. Other pages are served at
+// the same time, and this one works again when the function does.
 func TestLimit(t *testing.T) {
-	hang := make(chan struct{})
-	defer close(hang)
-	explain := []string{"first", "IS202110240002", "reason", "torn"}
-	for how, call := range map[string]func(){
-		"blocks": func() { <-hang }, "panics": func() { panic("at the application") }, "ends the goroutine": runtime.Goexit,
-	} {
-		for who, set := range map[string]func(s *site, call func()){
-			"Series": func(s *site, call func()) {
-				series := s.options.Series
-				s.options.Series = func(ctx context.Context) ([]Series, error) { call(); return series(ctx) }
-			},
-			"User": func(s *site, call func()) {
-				s.options.User = func(*http.Request) (string, error) { call(); return "Ada", nil }
-			},
-			"Stored": func(s *site, call func()) {
-				s.series[0].Stored = func(context.Context, time.Time, time.Time) iter.Seq2[string, error] {
-					return func(func(string, error) bool) { call() }
-				}
-			},
-			"Explanations": func(s *site, call func()) { s.series[0].Explanations = broken{call} },
-			"Source":       func(s *site, call func()) { s.series[0].Source = brokenSource{s.series[0].Source, call} },
-		} {
-			t.Run(who+" "+how, func(t *testing.T) {
-				s := open(t, func(s *site) {
-					if how == "blocks" {
-						s.options.Limit = 2 * time.Second // even on a busy machine, the other series takes less
-					}
-					s.series = append(s.series, Series{Key: "other", Type: "IS", Source: s.series[0].Source})
-					set(s, call)
-				})
-				status, says := 500, "This request failed."
-				if how == "blocks" {
-					status, says = 503, "not available right now"
-				}
-				require.Contains(t, s.get(status, today, "X-User", "Ada"), says)
-				page, _ := s.explain(status, explain...)
-				require.NotContains(t, page, "at the application")
-				if who == "Source" {
-					page := s.get(200, "/numbers/")
-					require.Contains(t, page, "Not available right now")
-					require.Contains(t, page, "IS202110240005", "the other series")
-				}
-				if how != "blocks" {
-					require.Contains(t, s.log.String(), map[string]string{"panics": "at the application",
-						"ends the goroutine": "runtime.Goexit"}[how])
-					require.Contains(t, s.log.String(), "limit_test.go", "the stack")
-				}
-				require.Contains(t, s.log.String(), "level=ERROR")
-				s.get(200, "/numbers/style.css")
-				if who != "Series" && who != "User" {
-					s.get(200, "/numbers/period?key=other&start=2021-10-24T00:00:00Z")
-				}
-			})
-		}
-	}
-}
-
-// If a function of the application panics, only the page that called it fails. Other pages are served, and this one
-// works again when the function does.
-func TestPanic(t *testing.T) {
 	for who, set := range map[string]func(s *site, call func()){
+		"Series": func(s *site, call func()) {
+			series := s.options.Series
+			s.options.Series = func(ctx context.Context) ([]Series, error) { call(); return series(ctx) }
+		},
+		"User": func(s *site, call func()) {
+			s.options.User = func(*http.Request) (string, error) { call(); return "Ada", nil }
+		},
 		"Stored": func(s *site, call func()) {
 			s.series[0].Stored = func(ctx context.Context, start, end time.Time) iter.Seq2[string, error] {
-				call()
-				return s.yield(ctx, start, end)
+				return func(yield func(string, error) bool) { call(); s.yield(ctx, start, end)(yield) }
 			}
 		},
-		"Stored's iterator": func(s *site, call func()) {
-			s.series[0].Stored = func(ctx context.Context, start, end time.Time) iter.Seq2[string, error] {
-				return func(yield func(string, error) bool) {
-					s.yield(ctx, start, end)(func(number string, err error) bool { call(); return yield(number, err) })
-				}
-			}
-		},
+		"Explanations": func(s *site, call func()) { s.register.read = call },
 		"Explain": func(s *site, call func()) {
-			s.series[0].Explanations = registerWith{s.register, call, func() {}}
+			s.register.before = func(serial.Explanation) error { call(); return nil }
 		},
-		"Explanations": func(s *site, call func()) {
-			s.series[0].Explanations = registerBefore{s.register, call}
-		},
-		"Explanations' iterator": func(s *site, call func()) {
-			s.series[0].Explanations = registerWith{s.register, func() {}, call}
-		},
+		"Source": func(s *site, call func()) { s.counter.call = call },
 	} {
-		t.Run(who, func(t *testing.T) {
-			var panics atomic.Bool
-			panics.Store(true)
-			s := open(t, func(s *site) {
-				s.series = append(s.series, Series{Key: "other", Type: "IS", Source: s.series[0].Source, Stored: s.yield})
-				set(s, func() {
-					if panics.Load() {
-						panic("at the application")
+		for _, how := range []string{"blocks", "panics", "ends the goroutine"} {
+			t.Run(who+" "+how, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					hang, works := make(chan struct{}), false
+					s := open(t, func(s *site) {
+						other := s.series[0]
+						other.Key, other.Source = "other", countOf(t, s.counter.rules, "IS", 5, noon)
+						other.Stored, other.Explanations = s.yield, nil
+						s.series = append(s.series, other)
+						set(s, func() {
+							switch {
+							case works:
+							case how == "blocks":
+								<-hang
+							case how == "panics":
+								panic("at the application")
+							default:
+								runtime.Goexit()
+							}
+						})
+					})
+					status, logged := 500, map[string]string{"panics": "at the application"}[how]
+					if how == "blocks" {
+						status, logged = 503, "deadline exceeded"
 					}
+					began := time.Now()
+					if who != "Explain" {
+						require.NotContains(t, s.get(status, today, "X-User", "Ada"), "at the application")
+					}
+					s.explain(status, "first", "IS202110240002", "reason", "torn")
+					require.LessOrEqual(t, time.Since(began), 2*s.Limit)
+					require.Contains(t, s.log.String(), logged)
+					require.Contains(t, s.log.String(), "level=ERROR")
+					require.Equal(t, how != "blocks", strings.Contains(s.log.String(), "limit_test.go"), "the stack")
+					if who == "Source" {
+						page := s.get(200, "/numbers/")
+						require.Contains(t, page, "Not available right now")
+						require.Contains(t, page, "IS202110240005", "the other series")
+					}
+					s.get(200, "/numbers/style.css")
+					if who != "Series" && who != "User" {
+						s.get(200, "/numbers/period?key=other&start=2021-10-24T00:00:00Z")
+					}
+					works = true
+					close(hang)
+					synctest.Wait()
+					s.get(200, today)
+					s.explain(303, "first", "IS202110240002", "reason", "torn")
 				})
 			})
-			for range 2 * atOnce {
-				s.log.Reset()
-				if who != "Explain" {
-					require.NotContains(t, s.get(500, today), "at the application")
-				}
-				page, _ := s.explain(500, "first", "IS202110240002", "reason", "torn")
-				require.NotContains(t, page, "at the application")
-				require.Contains(t, s.log.String(), "at the application")
-				require.Contains(t, s.log.String(), "limit_test.go", "the stack")
-			}
-			s.get(200, "/numbers/period?key=other&start=2021-10-24T00:00:00Z")
-			panics.Store(false)
-			s.get(200, today)
-			s.explain(303, "first", "IS202110240002", "reason", "torn")
-			require.Len(t, s.said(), 1)
-		})
+		}
 	}
 }
 
-// registerBefore calls a function before Explanations returns the iterator.
-type registerBefore struct {
-	*register
-	call func()
-}
-
-func (r registerBefore) Explanations(ctx context.Context, series string, start time.Time) iter.Seq2[
-	serial.Explanation, error] {
-	r.call()
-	return r.register.Explanations(ctx, series, start)
-}
-
-// A panic is logged even if the page was already answered.
-func TestPanicAfterLimit(t *testing.T) {
-	answered, logged := make(chan struct{}), make(lines, 10)
-	s := open(t, func(s *site) {
-		s.options.Limit = 200 * time.Millisecond
-		s.options.Logger = slog.New(slog.NewTextHandler(logged, nil))
+// A panic is logged even if the page was already answered, or if the client has left.
+func TestPanicAfterAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		proceed := make(chan struct{})
+		s := open(t, nil)
 		s.series[0].Stored = func(context.Context, time.Time, time.Time) iter.Seq2[string, error] {
-			<-answered
+			<-proceed
 			panic("at the application")
 		}
-	})
-	s.get(503, today)
-	require.Contains(t, <-logged, "context deadline exceeded")
-	close(answered)
-	require.Contains(t, <-logged, "at the application")
-	s.idle()
-}
-
-// A panic is logged even if the client has left.
-func TestPanicAfterClientLeft(t *testing.T) {
-	entered, left, logged := make(chan struct{}), make(chan struct{}), make(lines, 10)
-	s := open(t, func(s *site) {
-		s.options.Logger = slog.New(slog.NewTextHandler(logged, nil))
-		s.series[0].Stored = func(context.Context, time.Time, time.Time) iter.Seq2[string, error] {
-			close(entered)
-			<-left
-			panic("at the application")
+		s.get(503, today)
+		require.Contains(t, s.log.String(), "context deadline exceeded")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for range 2 {
+			close(proceed)
+			synctest.Wait()
+			require.Contains(t, s.log.String(), "at the application")
+			s.log.Reset()
+			proceed = make(chan struct{})
+			go s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", today, nil))
+			synctest.Wait()
+			cancel()
+			synctest.Wait()
+			require.NotContains(t, s.log.String(), "level=ERROR", "it is no failure that a client leaves")
 		}
-		series := s.options.Series
-		s.options.Series = func(ctx context.Context) ([]Series, error) {
-			context.AfterFunc(ctx, func() { close(left) }) // the server has noticed
-			return series(ctx)
-		}
+		close(proceed)
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, "GET", s.URL+today, nil)
-	require.NoError(t, err)
-	go func() { <-entered; cancel() }()
-	_, err = s.Client().Do(r)
-	require.ErrorIs(t, err, context.Canceled)
-	require.Contains(t, <-logged, "at the application")
-	s.idle()
-}
-
-// lines receives the lines of a log.
-type lines chan string
-
-func (l lines) Write(line []byte) (int, error) {
-	l <- string(line)
-	return len(line), nil
 }
 
 // If the body of a request does not arrive, the request is answered within Limit, whatever the user and the page.
 func TestLimitOfSlowBody(t *testing.T) {
 	s := open(t, func(s *site) { s.options.Limit = 200 * time.Millisecond })
+	server := httptest.NewServer(s)
+	defer server.Close()
 	for _, headers := range []string{
-		"Content-Length: 100\r\n", "Transfer-Encoding: chunked\r\n", "Content-Length: 100\r\nX-User: Ada\r\n",
+		"Content-Length: 100\r\n", "Transfer-Encoding: chunked\r\n",
 		"Content-Length: 100\r\nExpect: 100-continue\r\nX-User: Ada\r\n",
 	} {
-		for _, path := range []string{"/numbers/explain", "/numbers/", "/numbers/nothing"} {
-			conn, err := net.Dial("tcp", s.Listener.Addr().String())
+		for _, path := range []string{"/numbers/explain", "/numbers/nothing"} {
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
 			require.NoError(t, err)
 			require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 			_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\n"+
-				"Content-Type: application/x-www-form-urlencoded\r\n%s\r\n", path, s.Listener.Addr(), headers)
+				"Content-Type: application/x-www-form-urlencoded\r\n%s\r\n", path, server.Listener.Addr(), headers)
 			require.NoError(t, err)
 			in := bufio.NewReader(conn)
 			response, err := http.ReadResponse(in, nil)
@@ -262,4 +159,101 @@ func TestLimitOfSlowBody(t *testing.T) {
 		}
 	}
 	require.Empty(t, s.log.String(), "clients' mistakes are not logged")
+}
+
+// At most one audit runs for a period, and at most two in all. Other requests get 503 with Retry-After, and their pages
+// load again by themselves.
+func TestBusy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		release := make(chan struct{})
+		s := open(t, func(s *site) {
+			first := s.series[0]
+			first.Stored = func(context.Context, time.Time, time.Time) iter.Seq2[string, error] {
+				s.read.Add(1)
+				return func(func(string, error) bool) { <-release }
+			}
+			s.series = nil
+			for _, key := range []string{"A", "B", "C"} {
+				first.Key = key
+				s.series = append(s.series, first)
+			}
+		})
+		page := func(key string) string { return strings.Replace(today, "key=IS", "key="+key, 1) }
+		var work sync.WaitGroup
+		for _, key := range []string{"A", "B"} {
+			work.Go(func() { s.get(200, page(key)) })
+		}
+		synctest.Wait()
+		for _, key := range []string{"A", "C"} {
+			response, text := s.send("GET", page(key), "")
+			require.Equal(t, 503, response.StatusCode)
+			require.Equal(t, []string{"5", "2"}, []string{response.Header.Get("Retry-After"), response.Header.Get("Refresh")})
+			require.Contains(t, text, "This page will reload by itself.")
+		}
+		require.EqualValues(t, 2, s.read.Load())
+		close(release)
+		work.Wait()
+		s.get(200, page("C"))
+		s.get(200, page("A"))
+		require.EqualValues(t, 3, s.read.Load(), "an account is kept for a minute")
+		time.Sleep(keptFor)
+		s.get(200, page("A"))
+		require.EqualValues(t, 4, s.read.Load())
+	})
+}
+
+// An audit is completed even if the client leaves, so it is there when the client comes back.
+func TestClientLeaves(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, nil)
+		release := make(chan struct{})
+		s.register.read = func() { <-release }
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", today, nil))
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		close(release)
+		synctest.Wait()
+		s.get(200, today)
+		require.EqualValues(t, 1, s.read.Load())
+	})
+}
+
+// While the counters or the application's database are away, pages that need them say so, and the log says why.
+// Afterwards, they work again.
+func TestAway(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, nil)
+		secret := errors.New("secret")
+		unused := s.series[0]
+		unused.Key, unused.Source = "unused", &counter{rules: s.counter.rules, call: func() {}}
+		s.series = append(s.series, unused)
+		var failed error
+		for i := range s.series {
+			s.series[i].Stored = func(context.Context, time.Time, time.Time) iter.Seq2[string, error] {
+				return func(yield func(string, error) bool) { yield(s.stored[0], failed) }
+			}
+		}
+		failing := func(statuses ...int) {
+			t.Helper()
+			for i, path := range []string{"/numbers/", seriesPage, today, todayCSV, strings.Replace(today, "IS", "unused", 1)} {
+				require.NotContains(t, s.get(statuses[i], path), "secret")
+			}
+			require.Contains(t, s.log.String(), "secret")
+			s.log.Reset()
+		}
+		failed = secret
+		failing(200, 200, 503, 503, 503)
+		failed, s.counter.fails = nil, secret
+		failing(200, 503, 503, 503, 200)
+		all := s.handler.Series
+		s.handler.Series = func(context.Context) ([]Series, error) { return nil, secret }
+		failing(503, 503, 503, 503, 503)
+		s.handler.Series, s.counter.fails = all, serial.ErrCounterLost
+		require.Contains(t, s.get(503, today), "The counter was lost")
+		s.counter.fails = nil
+		s.get(200, "/numbers/")
+		s.get(200, today)
+	})
 }

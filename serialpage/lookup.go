@@ -5,9 +5,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/dailyserial/serial"
 )
@@ -40,19 +38,16 @@ func (h *handler) lookUp(w http.ResponseWriter, r *http.Request) error {
 		}
 		mistyped, impossible = mistyped || read.mistyped, impossible || read.impossible
 	}
-	switch zone, _ := commonZone(all); len(matches) {
+	switch len(matches) {
 	case 1:
 		w.Header().Set("Location", matches[0].Href)
 		w.WriteHeader(http.StatusSeeOther)
 		return nil
 	case 0:
-		return unreadable(text, mistyped, impossible, zone)
+		return unreadable(text, mistyped, impossible)
 	}
-	if r.Method == http.MethodHead {
-		return writeHead(w)
-	}
-	h.write(w, http.StatusOK, "lookup.html", frame{Title: "Several series can have this number", Back: []link{home},
-		Number: text}, struct {
+	f := frame{Title: "Several series can have this number", Back: []link{home}}
+	h.write(w, http.StatusOK, "lookup.html", f, struct {
 		Number  string
 		Count   int64
 		Matches []match
@@ -72,8 +67,8 @@ func (s *Series) readTyped(typed, label string) (text string, r reading) {
 }
 
 // unreadable says why no series can read a number.
-func unreadable(text string, mistyped, impossible bool, zone *time.Location) error {
-	p := &problem{status: http.StatusNotFound, title: "Number not found", number: text, zone: zone,
+func unreadable(text string, mistyped, impossible bool) error {
+	p := &problem{status: http.StatusNotFound, title: "Number not found", number: text,
 		text: "is not a number of these series. Enter it whole, as it is printed."}
 	switch {
 	case mistyped:
@@ -90,18 +85,6 @@ func lookedUp(s *Series, p span, query url.Values) (text string, r reading) {
 		return "", reading{}
 	}
 	return text, r
-}
-
-// aboutNumber adds the number looked up to an error that says why its period has no account.
-func aboutNumber(err error, text string, s *Series, p span) error {
-	var none *problem
-	if text == "" || !errors.As(err, &none) || none.status != http.StatusNotFound {
-		return err
-	}
-	about := *none
-	about.series, about.period, about.number = s, p, text
-	about.text = "is a number of this period. " + none.text
-	return &about
 }
 
 // blanks pad stored numbers, as in CHAR columns. An audit ignores them.
@@ -175,7 +158,7 @@ type fate struct {
 	Ahead   bool   // the period has not begun
 
 	Issued  bool
-	Later   bool           // it may have been issued after the check began
+	Below   bool           // it is below the first number of the period
 	Times   int            // it is stored: 0, 1, or 2 for more than once
 	As      string         // its sequence is stored with this other text; "" if not
 	Link    template.URL   // address of its document; "" if there is none
@@ -187,8 +170,8 @@ type fate struct {
 	More     int             // possible reasons that are not listed
 }
 
-// knows reports whether the audit has everything that a page says about a sequence: all but the text of a stored one, if
-// the audit was not made for it and the sequence does not determine the text. 0 is no sequence.
+// knows reports whether the audit has everything that a page says about a sequence. It lacks the text of a stored one if
+// it was not made for it and the sequence does not determine the text. 0 is no sequence.
 func (a *audit) knows(seq int64) bool {
 	e := a.Lookup(seq)
 	return seq == 0 || seq == a.sought || e.Stored == 0 || len(e.Texts) > 0
@@ -202,10 +185,9 @@ func newFate(numbers printer, a *audit, text string, seq int64, mayExplain bool)
 		return f
 	}
 	e := r.Lookup(seq)
-	f.Issued, f.Times = e.Issued, e.Stored
+	f.Issued, f.Below, f.Times = e.Issued, seq < r.First, e.Stored
 	switch {
 	case f.Times > 0:
-		f.Later = seq > r.Last && !a.neverIssued(seq)
 		if len(e.Texts) > 0 {
 			f.Link = numbers.links.address(e.Texts[0])
 			if strings.Trim(e.Texts[0], blanks) != strings.Trim(text, blanks) {
@@ -220,6 +202,9 @@ func newFate(numbers printer, a *audit, text string, seq int64, mayExplain bool)
 		}
 	case e.Explanation != nil && a.stored:
 		line := numbers.line("", e.Explanation)
+		if mayExplain {
+			line.Correct = numbers.correction(serial.Range{First: seq, Last: seq}, e.Explanation)
+		}
 		f.Reason = &line
 	case f.Issued && a.stored:
 		if mayExplain {
@@ -231,9 +216,4 @@ func newFate(numbers printer, a *audit, text string, seq int64, mayExplain bool)
 		f.More = len(e.Possible) - len(f.Possible)
 	}
 	return f
-}
-
-// neverIssued reports whether a stored sequence above Last is known not to have been issued during the audit either.
-func (a *audit) neverIssued(seq int64) bool {
-	return slices.ContainsFunc(a.Beyond, func(n serial.Number) bool { return n.Seq > a.Last && n.Seq <= seq })
 }

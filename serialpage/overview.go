@@ -1,7 +1,6 @@
 package serialpage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +24,6 @@ type overviewRow struct {
 	Failed           bool // the series could not be read
 	Lost             bool // its counter was lost
 	Period           span
-	Zone             string // "" if all series have the same
 	Last             string // number, or its sequence; "" if none was issued
 	Issued           int64
 	Full             string // share of the period's numbers that was issued; "" if the period never fills up
@@ -41,46 +39,22 @@ type overviewRow struct {
 // A result is the outcome of an audit, for people.
 type result struct {
 	outcome
-	Period string
-	Href   string
+	Period, Href string
+	Since        string // what the audit does not know; "" if that is nothing
 }
 
-func newResult(s *Series, o outcome) *result {
-	p := spanOf(s, o.start)
-	o.at = o.at.In(p.Start.Location())
-	return &result{o, p.Name, address("period", s.Key, o.start)}
+// newResult words an outcome. last is the sequence of the period that was issued last.
+func newResult(s *Series, o outcome, last int64) *result {
+	p := spanOf(s, o.Start)
+	o.At = o.At.In(p.Start.Location())
+	return &result{o, p.Name, address("period", s.Key, o.Start), o.since(last)}
 }
-
-// At is when the audit was made.
-func (r result) At() time.Time { return r.at }
-
-// Text says what the audit found.
-func (r result) Text() string {
-	if r.clean {
-		return "accounted for"
-	}
-	return "discrepancies"
-}
-
-// Old reports whether the result is too old to count.
-func (r result) Old() bool { return time.Since(r.at) >= resultAge }
-
-// Clean reports whether all numbers are accounted for.
-func (r result) Clean() bool { return r.clean }
-
-// Stored, Explained and Unexplained count numbers.
-func (r result) Stored() int64      { return r.stored }
-func (r result) Explained() int64   { return r.explained }
-func (r result) Unexplained() int64 { return r.unexplained }
 
 // overview is the page of all series.
 func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
 	all, err := h.allSeries(r.Context())
 	if err != nil {
 		return err
-	}
-	if r.Method == http.MethodHead {
-		return writeHead(w)
 	}
 	shown := all[:min(len(all), mostRows)]
 	rows := make([]overviewRow, len(shown))
@@ -105,52 +79,29 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
 	if i := slices.IndexFunc(failed, func(err error) bool { return err != nil }); i >= 0 { // one error is enough
 		h.Logger.ErrorContext(r.Context(), "serialpage: a series could not be read", "series", shown[i].Key, "err", failed[i])
 	}
-	zone, same := commonZone(shown)
-	if !same {
-		for i := range rows {
-			rows[i].Zone = zoneName(shown[i].zone())
-		}
+	at := time.Now().UTC()
+	if len(all) > 0 {
+		at = at.In(all[0].zone())
 	}
 	h.write(w, http.StatusOK, "overview.html", frame{Title: home.Text}, struct {
 		Rows    []overviewRow
 		Count   int64
 		Cut     bool
 		Periods int
-		Zone    string
 		At      time.Time
-	}{rows, int64(len(all)), len(all) > len(shown), overviewLength, zoneName(zone), time.Now().In(zone)})
+	}{rows, int64(len(all)), len(all) > len(shown), overviewLength, at})
 	return nil
-}
-
-// commonZone returns the time zone of all series, or UTC if they differ.
-func commonZone(all []Series) (zone *time.Location, same bool) {
-	for _, s := range all {
-		switch z := s.zone(); {
-		case zone == nil:
-			zone = z
-		case zone.String() != z.String():
-			return time.UTC, false
-		}
-	}
-	return cmp.Or(zone, time.UTC), true
 }
 
 // overviewRow returns the row of a series before the request ends, whatever the Source does.
 func (h *handler) overviewRow(r *http.Request, s *Series, audited outcome) (overviewRow, error) {
 	empty := overviewRow{Name: s.Name, Type: s.Type, Href: seriesLink(s).Href}
-	if !audited.at.IsZero() {
-		empty.Audited = newResult(s, audited)
+	if !audited.At.IsZero() {
+		empty.Audited = newResult(s, audited, audited.last)
 	}
 	row := empty
 	ctx := r.Context()
-	ended := h.run(r, func() error { return row.read(ctx, s) })
-	var err error
-	select {
-	case err = <-ended:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if err != nil {
+	if _, err := h.within(ctx, r, func() error { return row.read(ctx, s, audited) }); err != nil {
 		empty.Failed = true
 		return empty, err
 	}
@@ -158,7 +109,7 @@ func (h *handler) overviewRow(r *http.Request, s *Series, audited outcome) (over
 }
 
 // read fills in what the Source of a series knows.
-func (row *overviewRow) read(ctx context.Context, s *Series) error {
+func (row *overviewRow) read(ctx context.Context, s *Series, audited outcome) error {
 	last, err := s.Source.last(ctx, s.Type)
 	if errors.Is(err, serial.ErrCounterLost) {
 		row.Lost = true
@@ -175,6 +126,9 @@ func (row *overviewRow) read(ctx context.Context, s *Series) error {
 	first, largest := scheme.Limits()
 	row.Period = spanOf(s, last.Start)
 	row.Last = numberText(last)
+	if row.Audited != nil && audited.Start.Equal(last.Start) {
+		row.Audited = newResult(s, audited, last.Seq)
+	}
 	row.Issued = max(0, last.Seq-first+1)
 	if size := largest - first + 1; size < endless {
 		row.Full = fullText(row.Issued, size)

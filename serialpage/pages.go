@@ -56,7 +56,7 @@ type frame struct {
 	Version string
 	Base    string // relative address of the pages; "" on a page
 	Back    []link // to the pages above
-	Number  string // in the field for a number to look up
+	Number  string // in the field for a number to look up: what was typed, if it has to be corrected
 	Data    any
 }
 
@@ -77,12 +77,6 @@ func (h *handler) write(w http.ResponseWriter, status int, name string, f frame,
 	w.Header().Set("Content-Type", contentTypes[""])
 	w.WriteHeader(status)
 	_, _ = page.WriteTo(w)
-}
-
-// writeHead answers HEAD for a page.
-func writeHead(w http.ResponseWriter) error {
-	w.Header().Set("Content-Type", contentTypes[""])
-	return nil
 }
 
 // address returns the relative address of a page about a period of a series, or about the series if start is zero. more
@@ -112,13 +106,11 @@ type problem struct {
 	text   string // for people
 	cause  error  // for the log; nil if the client is to blame
 	retry  bool   // a repetition may succeed
-	to     *link  // where to repeat it; nil means the same page
 
-	title  string         // "" means that of the status
-	number string         // that the text is about, and that was looked up; "" if there is none
-	series *Series        // to which the number belongs; nil if none is known
-	period span           // to which the number belongs
-	zone   *time.Location // in which the time is shown; nil means the server's
+	title  string  // "" means that of the status
+	number string  // that the text is about, and that was looked up; "" if there is none
+	series *Series // that the text is about; nil if there is none
+	period span    // that the text is about
 }
 
 func (p *problem) Error() string { return p.text }
@@ -133,17 +125,6 @@ func forbidden(text string) error { return &problem{status: http.StatusForbidden
 func unavailable(cause error) error {
 	return &problem{status: http.StatusServiceUnavailable, text: "This page is not available right now.", cause: cause,
 		retry: true}
-}
-
-// inZone adds the time zone of the series to an error, for its page.
-func (s *Series) inZone(err error) error {
-	p := &problem{}
-	if !errors.As(err, &p) {
-		p = unavailable(err).(*problem)
-	}
-	about := *p
-	about.zone = s.zone()
-	return &about
 }
 
 // fail answers with an error page.
@@ -166,8 +147,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 		Period       span
 		Number, Text string
 		At           time.Time
-		To           *link
-	}{p.series, p.period, p.number, p.text, time.Now().In(cmp.Or(p.zone, time.Local)), p.to})
+	}{p.series, p.period, p.number, p.text, time.Now().UTC()})
 }
 
 // titles are the titles of error pages, by status.

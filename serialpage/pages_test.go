@@ -2,10 +2,12 @@ package serialpage
 
 import (
 	"context"
+	"errors"
+	"html"
 	"iter"
-	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,150 +17,398 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// Text from the application or a person cannot change the direction of the text around it.
-func TestTextDirection(t *testing.T) {
-	const typ = "א"
-	supplied := []string{typ, "שלום\u202e", "הלך לאיבוד", "מרים", "\u202eforeign", "אבד"}
-	s := open(t, func(s *site) {
-		numbers, err := s.gen.NextN(t.Context(), typ, 3)
-		require.NoError(t, err)
-		s.stored = []string{numbers[0].String(), numbers[0].String(), supplied[4]}
-		e := serial.Explanation{Series: "serial:" + typ, Type: typ, Start: s.start, First: 2, Last: 2, Reason: supplied[2],
-			By: supplied[3], At: s.start}
-		corrected, possible := e, e
-		corrected.Reason, possible.Reason = supplied[5], supplied[5]
-		possible.Last, possible.Possible = 3, true
-		s.register.all = []serial.Explanation{e, corrected, possible}
-		s.series[0].Name, s.series[0].Type = supplied[1], typ
+const evil = "אבד\"><script>alert(1)</script>" // right to left
+
+// An account with all kinds of findings, as a page, as CSV and as JSON. Text from the application, from documents and
+// from people is escaped and cannot change the direction of other text.
+func TestPeriodPage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := &golden{site: open(t, func(s *site) {
+			s.use(14, schemeOf(t, "{type}{date:yyyyMMdd}{seq:4}", "UTC", serial.WithLast(50)))
+			s.series[0].Earlier = []*serial.Scheme{schemeOf(t, "{type}/{date:yyyyMMdd}/{seq:1}", "UTC")}
+			s.store(1, 3, 3, 99)
+			s.stored = append(s.stored, "IS/20211024/5", " IS202110240009", "PO202110240001", "IS202110230001", "IS2O2110240002",
+				"IS202110240000", "=1+1")
+			s.series[0].Name, s.options.Organisation = "Invoices "+evil, "Ada & Söhne "+evil
+			s.series[0].Link = func(number string) string { return "../doc?n=<" + number + ">&at=12:00" }
+			s.register.add(
+				serial.Explanation{First: 2, Reason: "wrong " + evil, By: "Ada", At: noon}, // whose clock was ahead
+				serial.Explanation{First: 2, Reason: "torn;=1+1 " + evil, By: "Eve " + evil},
+				serial.Explanation{First: 4, Last: 5, Reason: serial.BlockBurned, Unused: true},
+				serial.Explanation{First: 6, Reason: serial.CallerLeft, Unused: true},
+				serial.Explanation{First: 6, Last: 7, Reason: "first", By: "Ada"},
+				serial.Explanation{First: 6, Last: 7, Reason: "second", By: "Ada"},
+				serial.Explanation{First: 8, Reason: serial.NotReplicated},
+				serial.Explanation{First: 8, Reason: serial.NotReplicated}, // recorded twice
+				serial.Explanation{First: 1, Last: 10, Reason: serial.Raised, Possible: true},
+				serial.Explanation{First: 9, Last: 10, Reason: serial.BlockSkipped, Possible: true},
+				serial.Explanation{First: 10, Last: 12, Reason: "unplugged", By: "Eve", Possible: true},
+				serial.Explanation{First: 10, Last: 9999, Reason: serial.AnswerLost + ": 2 attempts", Possible: true},
+				serial.Explanation{First: 6, Reason: "of another day", By: "Ada", Start: midnight.AddDate(0, 0, -1)},
+				serial.Explanation{First: 10, Reason: "of another series", By: "Ada", Series: "serial:PO"},
+			)
+		})}
+		page := g.show(200, today, "X-User", "Ada")
+		supplied := regexp.MustCompile(`<bdi[^>]*>[^<]*</bdi>|aria-label="[^"]*"|<title>[^<]*</title>`)
+		require.NotContains(t, supplied.ReplaceAllString(page, ""), "אבד")
+		g.show(200, todayCSV)
+		g.show(200, todayJSON)
+		g.read(200, today+"&number=IS202110240005", "X-User", "Ada")
+		require.EqualValues(t, 2, g.site.read.Load(), "the second time to learn how 5 was printed")
+		g.compare("period.golden")
 	})
-	key := url.QueryEscape(typ)
-	twin := s.series[0]
-	twin.Key = "twin"
-	s.series = append(s.series, twin)
-	period := "period?key=" + key + "&start=2021-10-24T00:00:00Z"
-	for _, path := range []string{"", "series?key=" + key, period, period + "&number=" + key + "202110240001",
-		period + "&number=" + key + "202110240002", "find?number=" + key + "202110240001"} {
-		_, body, _ := strings.Cut(s.get(200, "/numbers/"+path, "X-User", "Ada"), "<body>")
-		outside := textOf(regexp.MustCompile(`<bdi[^>]*>[^<]*</bdi>`).ReplaceAllString(body, ""))
-		for i, text := range supplied {
-			require.True(t, i > 1 && !strings.HasPrefix(path, "period") || strings.Contains(body, text), text)
-			require.NotContains(t, outside, text)
+}
+
+// The page of a period shows other things for other series, periods and readers.
+func TestKindsOfPeriods(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := &golden{}
+		use := func(change func(*site)) { g.site = open(t, change) }
+		scheme := func(template string, opts ...serial.Option) *serial.Scheme {
+			return schemeOf(t, template, "UTC", opts...)
 		}
-	}
+
+		use(func(s *site) { s.series[0].Stored = nil })
+		g.read(200, today, "X-User", "Ada")
+		g.read(404, todayCSV)
+
+		// Numbers that hide their sequences are listed one by one.
+		use(func(s *site) {
+			s.use(30, scheme("{type}{date:yyyyMMdd}{seq:6}", hidden))
+			s.store(1, 5)
+			s.register.add(serial.Explanation{First: 6, Last: 8, Reason: "torn", By: "Ada"},
+				serial.Explanation{First: 9, Last: 28, Reason: "torn", By: "Eve"})
+		})
+		g.read(200, today, "X-User", "Ada")
+		g.show(200, todayCSV)
+
+		// The date of a missing number is unknown. An audit finds that of a contradicted one.
+		use(func(s *site) {
+			s.use(20, scheme("{type}{date:yyyyMMdd}{seq:4}", serial.WithPeriod(serial.PerYear)))
+			s.store(1, 2, 3, 4, 5, 8, 8)
+			s.register.add(serial.Explanation{First: 3, Reason: serial.CallerLeft, Unused: true,
+				Start: time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)})
+		})
+		g.read(200, "/numbers/period?key=IS&start=2021-01-01T00:00:00Z", "X-User", "Ada")
+
+		// A table has an account of any period: of a closed one, of one without numbers, and of one that has not begun.
+		use(func(s *site) {
+			s.counter.table, s.counter.ended = true, midnight.AddDate(0, 0, 1)
+			s.store(1, 2, 3, 4, 5)
+		})
+		g.read(200, today)
+		g.read(200, "/numbers/period?key=IS&start=1985-10-26T00:00:00Z")
+		g.read(200, "/numbers/period?key=IS&start=2021-10-25T00:00:00Z")
+
+		// The first number is not 1, and was changed.
+		use(func(s *site) {
+			s.use(5, scheme("{type}{date:yyyyMMdd}{seq:4}", serial.WithStart(4), serial.WithUntil(serial.On(2021, 12, 31))))
+		})
+		g.read(200, today)
+
+		// All types share the counter.
+		use(func(s *site) {
+			s.use(3, schemeOf(t, "{type}{date:yyyyMMdd}{seq:4}", "Asia/Kathmandu", serial.WithSharedCounter()))
+			s.stored = []string{"IS202110240001", "FA202110240003"}
+		})
+		g.read(200, "/numbers/period?key=IS&start=2021-10-23T18:15:00Z")
+		g.compare("periods.golden")
+	})
 }
 
-// Text from the application, a document or a person is escaped.
-func TestEscaped(t *testing.T) {
-	const evil = `"><script>alert(1)</script>`
-	s := open(t, func(s *site) {
-		s.stored = append(s.stored, evil)
-		s.series[0].Name, s.series[0].Key = evil, evil
-		require.NoError(t, s.register.Explain(t.Context(), serial.Explanation{Series: "serial:IS", Type: "IS", Start: s.start,
-			First: 2, Last: 2, Reason: evil, By: evil, At: s.start}))
+var hidden = serial.WithHiddenSequence([]byte("0123456789abcdef"))
+
+// The page of all series, before and after their accounts were opened.
+func TestOverview(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := &golden{site: open(t, func(s *site) {
+			add := func(key string, seq int64, zone string, opts ...serial.Option) *counter {
+				c := countOf(t, schemeOf(t, "{type}{date:yyyyMMdd}-{seq:4}", zone, opts...), "T", seq, noon, noon.AddDate(0, 0, -2))
+				s.series = append(s.series, Series{Key: key, Type: "T", Name: key + evil, Source: c})
+				return c
+			}
+			add("until", 39, "UTC", serial.WithLast(50), serial.WithUntil(serial.On(2021, time.November, 23)))
+			add("nearly over", 40, "Asia/Tokyo", serial.WithLast(50), serial.WithUntil(serial.On(2021, time.November, 22)))
+			add("over", 50, "UTC", serial.WithLast(50), serial.WithUntil(serial.On(2021, time.October, 23)))
+			add("away", 1, "UTC").fails = errors.New("LOADING")
+			add("lost", 1, "UTC").fails = serial.ErrCounterLost
+			add("none", 1, "UTC").all = nil
+		})}
+		g.show(200, "/numbers/")
+		require.Contains(t, g.log.String(), "LOADING")
+		g.get(200, today)
+		g.read(200, "/numbers/")
+		g.series = nil
+		g.read(200, "/numbers/")
+		g.compare("overview.golden")
 	})
-	key := url.QueryEscape(evil)
-	period := "period?key=" + key + "&start=2021-10-24T00:00:00Z"
-	for _, path := range []string{"", "series?key=" + key, period, period + "&number=IS202110240002",
-		period + "&number=" + key} {
-		text := s.get(200, "/numbers/"+path, "X-User", "Ada")
-		require.NotContains(t, text, "<script")
-		require.Contains(t, text, "&lt;script&gt;alert(1)&lt;/script&gt;")
-	}
 }
 
-// Numbers of documents link to these, by the text that is stored: in the answer to a look-up, and in the lists of what
-// is wrong. A missing number has no link.
-func TestDocumentLinks(t *testing.T) {
-	s := open(t, func(s *site) {
-		s.stored = []string{"IS202110240001", "IS202110240003 ", "IS/20211024/3", "IS/20211024/5", " IS202110240009"}
-		s.series[0].Earlier = []*serial.Scheme{schemeOf(t, "{type}/{date:yyyyMMdd}/{seq:1}", "UTC")}
-		s.series[0].Link = func(number string) string { return "../doc?n=<" + number + ">&at=12:00" }
-		e := s.explanation(5, 5, serial.CallerLeft, "", s.start)
-		e.Unused = true
-		s.register.all = []serial.Explanation{e, s.explanation(2, 2, "torn", "Ada", s.start)}
+// The page of a series with its list of periods as CSV and JSON: before a check of all periods, after it, and after
+// numbers were issued and explained.
+func TestSeriesPage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := &golden{site: kept(t)}
+		g.series[0].Name, g.handler.Organisation = "Invoices "+evil, "Ada & Söhne"
+		g.counter.table, g.counter.ended = true, midnight.AddDate(0, 0, -1)
+		g.show(200, seriesPage, "X-User", "Ada")
+		g.show(200, "/numbers/series.csv?key=IS")
+		g.show(200, "/numbers/series.json?key=IS")
+
+		g.stored = append(g.stored[1:], "IS2O2110240003", evil, "IS202110230001", "IS202110230002") // the first is deleted
+		g.check("IS", 303)
+		require.EqualValues(t, 1, g.site.read.Load())
+		g.show(200, seriesPage, "X-User", "Ada")
+		g.show(200, "/numbers/series.csv?key=IS")
+		g.show(200, "/numbers/series.json?key=IS")
+		g.read(200, seriesPage+"&show=discrepancies&from=2021-10-20&to=2021-10-31")
+		g.read(200, "/numbers/")
+
+		g.counter.all[0].Seq = 4
+		g.audits.explained(periodKey{"IS", midnight.AddDate(0, 0, -2).Unix()})
+		g.read(200, seriesPage)
+		g.read(200, "/numbers/")
+		time.Sleep(resultAge)
+		g.read(200, seriesPage)
+		g.compare("series.golden")
 	})
-	links := func(page string) (all [][2]string) {
-		for _, m := range regexp.MustCompile(`<a href="\.\./doc\?n=%3c([^"]*)%3e&amp;at=12:00"[^>]*>(.*?)</a>`).
-			FindAllStringSubmatch(page, -1) {
-			all = append(all, [2]string{m[1], textOf(m[2])})
+}
+
+// kept returns a site with three invoices on each of the 22nd and the 24th.
+func kept(t testing.TB) *site {
+	return open(t, func(s *site) {
+		s.counter.all = countOf(t, s.counter.rules, "IS", 3, noon, noon.AddDate(0, 0, -2)).all
+		s.stored = nil
+		for _, n := range s.counter.all {
+			for seq := int64(1); seq <= 3; seq++ {
+				s.stored = append(s.stored, numberOf(t, s.counter.rules, "IS", n.Start, seq))
+			}
 		}
-		return all
-	}
-	page := s.get(200, today, "X-User", "Ada")
-	require.Equal(t, [][2]string{{"IS/20211024/3", "IS/20211024/3"}, {"IS202110240009", "IS202110240009"},
-		{"IS/20211024/5", "IS/20211024/5"}}, links(page))
-	for number, address := range map[string]string{
-		"IS202110240001": "IS202110240001", "IS202110240003": "IS202110240003%20", "IS202110240005": "IS/20211024/5",
-		"IS202110240009": "%20IS202110240009",
-	} {
-		answer := strings.SplitN(s.find(200, number), "</section>", 2)[0]
-		require.Equal(t, [][2]string{{address, "Open the document"}}, links(answer))
-	}
-	for _, missing := range []string{"IS202110240002", "IS202110240004", "IS202110240006"} {
-		require.NotContains(t, strings.SplitN(s.find(200, missing), "</section>", 2)[0], "doc?n=")
-	}
-	require.NotContains(t, s.get(200, todayJSON), "doc?n=")
+		slices.Sort(s.stored)
+	})
 }
 
-// Only relative addresses, and those with http or https, are links.
+// Every answer has the right status. Only the page of a period makes an audit, and HEAD makes none.
+func TestRequests(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, nil)
+		for _, r := range []struct {
+			method, path string
+			status       int
+		}{
+			{"GET", "/numbers/", 200}, {"HEAD", "/numbers/", 200}, {"GET", "/numbers", 308}, {"POST", "/numbers/", 405},
+			{"GET", "/numbers/series?key=PO", 404}, {"GET", "/numbers/series", 404}, {"HEAD", seriesPage, 200},
+			{"HEAD", "/numbers/series?key=PO", 404}, {"GET", "/numbers/period?key=IS", 400},
+			{"GET", "/numbers/period?key=IS&start=x", 400}, {"GET", "/numbers/period?key=IS&start=1969-01-01T00:00:00Z", 400},
+			{"HEAD", today, 200}, {"HEAD", todayCSV, 200}, {"GET", "/numbers/period?key=IS&start=2021-10-23T00:00:00Z", 404},
+			{"GET", "/numbers/style.css", 200}, {"GET", "/numbers/icon.svg", 200}, {"GET", "/numbers/nothing", 404},
+			{"GET", "/numbers/%2e%2e/x", 404}, {"GET", "/numbersx", 500}, {"GET", "/", 500}, {"GET", "/numbers/explain", 405},
+			{"DELETE", today, 405}, {"POST", "/numbers/explain", 403}, {"GET", "/numbers/check", 405},
+			{"HEAD", "/numbers/find?number=IS202110240001", 303}, {"GET", "/numbers/find", 400},
+		} {
+			response, text := s.send(r.method, r.path, "")
+			require.Equal(t, r.status, response.StatusCode, "%s %s: %s", r.method, r.path, text)
+			require.Equal(t, r.status == 405, response.Header.Get("Allow") != "", r.path)
+			if !strings.HasSuffix(r.path, ".svg") { // an SVG names its language by an address
+				require.NotContains(t, text, "://")
+			}
+		}
+		require.Zero(t, s.read.Load())
+		require.Contains(t, s.get(500, "/"), "http.StripPrefix")
+		for path, want := range map[string]string{todayCSV: "text/csv; charset=utf-8; header=present",
+			todayJSON: "application/json", today: "text/html; charset=utf-8",
+			"/numbers/series.csv?key=IS": contentTypes["csv"]} {
+			for _, method := range []string{"GET", "HEAD"} {
+				response, _ := s.send(method, path, "")
+				require.Equal(t, want, response.Header.Get("Content-Type"))
+			}
+		}
+		require.EqualValues(t, 1, s.read.Load())
+	})
+}
+
+// Wherever the handler is mounted, the addresses in its pages lead to its pages, from error pages too.
+func TestAddresses(t *testing.T) {
+	for _, prefix := range []string{"", "/numbers", "/a/b:c d"} {
+		s := open(t, func(s *site) { s.options.Prefix = prefix })
+		escaped := strings.ReplaceAll(prefix, " ", "%20")
+		for path, status := range map[string]int{
+			"/": 200, "/series?key=IS": 200, "/find?number=x": 404, "/find": 400, "/nothing": 404, "/no/such/page": 404,
+			"/no%2Fpage": 404, "/series?key=x": 404, "/explain": 405, "/period?key=IS&start=1": 400,
+		} {
+			page := s.get(status, escaped+path)
+			at, err := url.Parse(escaped + path)
+			require.NoError(t, err)
+			for want, pattern := range map[string]string{"/find": `class="find" role="search" action="([^"]*)"`,
+				"/style.css": `rel="stylesheet" href="([^"?]*)`} {
+				found := regexp.MustCompile(pattern).FindStringSubmatch(page)
+				require.NotEmpty(t, found, path)
+				target, err := at.Parse(html.UnescapeString(found[1]))
+				require.NoError(t, err)
+				require.Equal(t, escaped+want, target.EscapedPath(), path)
+			}
+		}
+		if prefix == "" {
+			continue
+		}
+		response, _ := s.send("GET", escaped+"?x=1", "")
+		require.Equal(t, "./"+escaped[strings.LastIndexByte(escaped, '/')+1:]+"/?x=1", response.Header.Get("Location"))
+		response, page := s.send("POST", escaped, "")
+		require.Equal(t, 405, response.StatusCode)
+		require.Contains(t, page, `action="./`+escaped[strings.LastIndexByte(escaped, '/')+1:]+`/find"`)
+	}
+}
+
+// Types and keys that look like paths do not change the path of a page.
+func TestTypesLikePaths(t *testing.T) {
+	types := []string{"..", ".", "A/B", "../../x", "/", "Z-9_."}
+	s := open(t, func(s *site) {
+		s.series = nil
+		for _, typ := range types {
+			s.series = append(s.series, Series{Type: typ, Source: countOf(t, s.counter.rules, typ, 1, noon), Stored: s.yield})
+		}
+	})
+	series := linksTo(s.get(200, "/numbers/"), "series")
+	require.Len(t, series, len(types))
+	for i, address := range series {
+		page := s.get(200, address)
+		require.Contains(t, page, "<h1><bdi>"+types[i]+"</bdi></h1>")
+		require.Len(t, linksTo(page, "period"), 1)
+		require.Contains(t, s.get(200, linksTo(page, "period")[0]), `<td role="cell" class="right">1</td>`)
+	}
+}
+
+// Only relative addresses, and those with http or https, are links to documents.
 func TestDocumentAddresses(t *testing.T) {
-	for address, want := range map[string]string{
-		"": "", "javascript:alert(1)": "", "JavaScript:alert(1)": "", " javascript:alert(1)": "", "java\nscript:alert(1)": "",
-		"mailto:a@example.com": "", "data:text/html,x": "", "ftp://example.com": "", "1:2": "",
-		"/orders/1": "/orders/1", "../orders/1?at=12:00#a:b": "../orders/1?at=12:00#a:b", "?a=b:c": "?a=b:c",
-		"https://example.com/1": "https://example.com/1", "HTTP://example.com/1": "HTTP://example.com/1",
-		`/"><script>`: "/%22%3e%3cscript%3e",
-	} {
-		s := open(t, func(s *site) { s.series[0].Link = func(string) string { return address } })
-		page := s.find(200, "IS202110240001")
-		require.NotContains(t, page, "ZgotmplZ")
-		require.NotContains(t, page, "<script")
-		if want == "" {
-			require.NotContains(t, page, "Open the document", address)
-		} else {
-			require.Contains(t, page, `<a href="`+want+`" class="screen">Open the document</a>`, address)
+	bubble(t, func(t *testing.T) {
+		for address, want := range map[string]string{
+			"": "", "javascript:alert(1)": "", " javascript:alert(1)": "", "java\nscript:alert(1)": "",
+			"JavaScript:alert(1)": "", "mailto:a@example.com": "", "data:text/html,x": "", "1:2": "", "/orders/1": "/orders/1",
+			"../orders/1?at=12:00#a:b": "../orders/1?at=12:00#a:b", "https://example.com/1": "https://example.com/1",
+			"HTTP://example.com/1": "HTTP://example.com/1", `/"><script>`: "/%22%3e%3cscript%3e",
+		} {
+			s := open(t, func(s *site) { s.series[0].Link = func(string) string { return address } })
+			found := regexp.MustCompile(`<a href="([^"]*)" class="screen">Open the document</a>`).
+				FindStringSubmatch(s.find(200, "IS202110240001"))
+			require.Equal(t, want, strings.Join(found[min(len(found), 1):], ""), address)
 		}
-	}
+	})
 }
 
 // If Link panics, even for one number, the page is as without it.
 func TestDocumentLinkPanics(t *testing.T) {
-	s := open(t, func(s *site) { s.stored = append(s.stored, "IS202110240003", "IS202110240009") })
-	want := s.find(200, "IS202110240001", "X-User", "Ada")
-	s.series[0].Link = func(number string) string {
-		if number == "IS202110240009" {
-			panic("at the application")
+	bubble(t, func(t *testing.T) {
+		s := open(t, func(s *site) { s.store(1, 3, 3, 9) })
+		want := s.find(200, "IS202110240001", "X-User", "Ada")
+		s.series[0].Link = func(number string) string {
+			if number == "IS202110240009" {
+				panic("at the application")
+			}
+			return "/doc"
 		}
-		return "/doc"
-	}
-	sameForm := regexp.MustCompile(`name="at" value="[^"]*"`)
-	got := s.find(200, "IS202110240001", "X-User", "Ada")
-	require.Equal(t, sameForm.ReplaceAllString(want, ""), sameForm.ReplaceAllString(got, ""))
-	require.Equal(t, 1, strings.Count(s.log.String(), "at the application"))
+		require.Equal(t, want, s.find(200, "IS202110240001", "X-User", "Ada"))
+		require.Equal(t, 1, strings.Count(s.log.String(), "at the application"))
+	})
 }
 
-// The link has the date with which a number is stored, if numbers of a period have many.
-func TestDocumentLinkDates(t *testing.T) {
-	s := open(t, func(s *site) {
-		scheme := schemeOf(t, "{type}{date:yyyyMMdd}-{seq:6}", "UTC", serial.WithPeriod(serial.PerYear))
-		s.series[0].Source = fixed{scheme, 20_000, s.start}
-		s.series[0].Link = func(number string) string { return "/doc/" + number }
-		s.series[0].Stored = func(context.Context, time.Time, time.Time) iter.Seq2[string, error] {
-			return func(yield func(string, error) bool) {
-				s.read.Add(1)
-				for seq := int64(1); seq <= 20_000; seq++ {
-					n, err := scheme.Number("IS", serial.On(2021, time.March, int(seq%28)+1), seq)
-					if !yield(n.String(), err) {
-						return
+// NewHandler refuses invalid options, and the pages refuse invalid series.
+func TestInvalidOptions(t *testing.T) {
+	some := func(context.Context) ([]Series, error) { return nil, nil }
+	for says, o := range map[string]Options{
+		"Series is nil":        {},
+		"Prefix":               {Series: some, Prefix: "numbers"},
+		`"/a//b"`:              {Series: some, Prefix: "/a//b"},
+		`"/a?b"`:               {Series: some, Prefix: "/a?b"},
+		"TrustedOrigins":       {Series: some, TrustedOrigins: []string{"example.com"}},
+		"Limit -1s":            {Series: some, Limit: -time.Second},
+		"Limit 2h0m0s":         {Series: some, Limit: 2 * time.Hour},
+		"CheckLimit 24h0m0.1s": {Series: some, CheckLimit: 24*time.Hour + 100*time.Millisecond},
+	} {
+		_, err := NewHandler(o)
+		require.ErrorContains(t, err, says)
+	}
+	for _, prefix := range []string{"", "/", "/a", "/a/", "/a/b"} {
+		_, err := NewHandler(Options{Series: some, Prefix: prefix})
+		require.NoError(t, err, prefix)
+	}
+	s := open(t, nil)
+	right := s.series[0]
+	earlier := func(scheme *serial.Scheme) []Series {
+		other := right
+		other.Earlier = []*serial.Scheme{scheme}
+		return []Series{other}
+	}
+	for says, wrong := range map[string][]Series{
+		"Source is nil": {{Type: "IS"}}, "another series has": {right, right}, "256 bytes": {{Key: strings.Repeat("x", 256),
+			Type: "IS", Source: right.Source}}, "invalid": {{Type: "a b", Source: right.Source}},
+		"WithEarlier: scheme 1 is nil": earlier(nil),
+		`the key prefix \"shop\"`: earlier(schemeOf(t, "{type}{date:yyyyMMdd}{seq}", "UTC",
+			serial.WithKeyPrefix("shop"))),
+		`the calendar \"months\"`: earlier(schemeOf(t, "{type}{date:yyyyMM}{seq}", "UTC",
+			serial.WithPeriod(serial.PerMonth))),
+	} {
+		s.series = wrong
+		for _, page := range []string{today, "/numbers/", seriesPage} {
+			require.Contains(t, s.get(500, page), "These pages are not configured correctly.")
+		}
+		require.Contains(t, s.log.String(), says)
+	}
+}
+
+// No cell of a CSV begins a formula, in whatever way a spreadsheet separates cells.
+func TestQuoted(t *testing.T) {
+	for cell, want := range map[string]string{"=1+1": "'=1+1", "@x": "'@x", "x;=1+1": "x;'=1+1", "x\t-1": "x\t'-1",
+		"\t\t+1": "'\t'\t'+1", "a,@b;\r": "a,'@b;'\r", `"=1"`: `""=1""`, "a=1;b": "a=1;b", "a\xff": "a\ufffd"} {
+		require.Equal(t, `"`+want+`"`, quoted(cell))
+	}
+}
+
+// Lists end after 1,000 entries and show the count of all. A CSV has a row that counts what it does not list.
+func TestCutLists(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const many = 100_000
+		s := open(t, func(s *site) { large(s, many) })
+		page := s.get(200, today)
+		require.Contains(t, page, "only the first 1\u202f000 are listed")
+		require.Less(t, len(page), 200_000)
+		require.Less(t, len(s.get(200, todayJSON)), 200_000)
+		response, table := s.send("GET", todayCSV, "")
+		require.Equal(t, `attachment; filename="numbers-IS-20211024.csv"`, response.Header.Get("Content-Disposition"))
+		lines := csvOf(t, table)
+		require.Contains(t, lines, []string{"not explained", "", "", "1000", "others, not listed here", "", "", ""})
+		require.EqualValues(t, 1, s.read.Load())
+
+		first := s.series[0]
+		for i := range 1001 {
+			first.Key = strings.Repeat("x", i/100) + string(rune('a'+i%100))
+			s.series = append(s.series, first)
+		}
+		page = s.get(200, "/numbers/")
+		require.Equal(t, 1000, strings.Count(page, `<th role="rowheader"`))
+		require.Contains(t, page, "1\u202f002 series")
+		require.Contains(t, page, "Only the first 1\u202f000 are shown.")
+	})
+}
+
+// large has the first series count many numbers, every fiftieth of which is missing.
+func large(s *site, many int64) {
+	s.use(many, schemeOf(s.t, "{type}{date:yyyyMMdd}{seq:8}", "UTC"))
+	s.options.Limit = time.Hour
+	s.series[0].Stored = func(ctx context.Context, _, _ time.Time) iter.Seq2[string, error] {
+		s.read.Add(1)
+		return func(yield func(string, error) bool) {
+			number := []byte("IS2021102400000000")
+			for seq := int64(1); seq <= many; seq++ {
+				for i := len(number) - 1; ; i-- { // increment the number
+					if number[i]++; number[i] <= '9' {
+						break
 					}
+					number[i] = '0'
+				}
+				if seq%50 != 0 && !yield(string(number), ctx.Err()) {
+					return
 				}
 			}
 		}
-	})
-	page := s.find(http.StatusOK, "IS20210105-020000")
-	require.Equal(t, "IS20210105-020000 was issued and is stored as IS20210309-020000. Open the document", fateOf(t, page))
-	require.Contains(t, page, `<a href="/doc/IS20210309-020000"`)
-	require.Contains(t, s.find(http.StatusOK, "IS20210105-000001"), `<a href="/doc/IS20210302-000001"`)
-	require.Contains(t, s.find(http.StatusOK, "IS20210105-004097"), `<a href="/doc/IS20210310-004097"`)
-	require.EqualValues(t, 3, s.read.Load(), "only an audit for the number knows its date")
+	}
 }

@@ -2,8 +2,10 @@ package serialpage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/dailyserial/serial"
@@ -15,13 +17,6 @@ func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := h.periodOf(w, r, s, p); err != nil {
-		return s.inZone(err)
-	}
-	return nil
-}
-
-func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p span) error {
 	query := r.URL.Query()
 	format := formatOf(r)
 	w.Header().Set("Content-Type", contentTypes[format])
@@ -41,8 +36,11 @@ func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p 
 		text, sought = "", reading{}
 	}
 	a, err := h.audit(r.Context(), w, numbers, sought.seq)
+	if none := (*problem)(nil); text != "" && errors.As(err, &none) && none.status == http.StatusNotFound {
+		none.number, none.text = text, "is a number of this period. "+none.text
+	}
 	if err != nil {
-		return aboutNumber(err, text, s, p)
+		return err
 	}
 	switch format {
 	case "csv":
@@ -55,7 +53,7 @@ func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p 
 	v := h.periodView(r, numbers, a, mayExplain, text, sought)
 	v.Closed, v.Sheet = !p.End.After(closed), h.sheet(name, s)
 	if v.Older, v.Newer, err = neighbours(r.Context(), s, p); err != nil {
-		return unavailable(err)
+		return err
 	}
 	if s.explainable() && a.UnexplainedCount > 0 {
 		v.Refused = refused
@@ -64,40 +62,34 @@ func (h *handler) periodOf(w http.ResponseWriter, r *http.Request, s *Series, p 
 		if v.Saved, err = readSaved(r.Context(), numbers, query, name); err != nil {
 			return unavailable(err)
 		}
-		if v.Saved.Count > 0 {
+		if len(v.Saved) > 0 {
 			query = nil // what was saved does not fill the form again
 		}
 		if a.UnexplainedCount > 0 || query.Get("first") != "" { // what was typed is never lost
 			v.Form = newForm(numbers, query)
 		}
 	}
-	h.write(w, http.StatusOK, "period.html", frame{Title: s.Name + ", " + p.Name, Back: []link{home, seriesLink(s)},
-		Number: text}, v)
+	h.write(w, http.StatusOK, "period.html", frame{Title: s.Name + ", " + p.Name, Back: []link{home, seriesLink(s)}}, v)
 	return nil
 }
 
 // neighbours returns the addresses of the pages of the periods before and after p, among those that are kept; "" if
-// there is none. Most pages are of recent periods, so it reads the older ones only for an older page.
+// there is none.
 func neighbours(ctx context.Context, s *Series, p span) (older, newer string, err error) {
-	for _, most := range []int{400, longestHistory} {
-		kept, err := s.Source.history(ctx, s.Type, most)
-		if err != nil {
-			return "", "", err
-		}
+	_, err = s.kept(ctx, func(kept []serial.Number) bool {
 		older, newer = "", ""
 		for _, n := range kept { // the newest first
 			if n.Start.Before(p.Start) {
-				return address("period", s.Key, n.Start), newer, nil
+				older = address("period", s.Key, n.Start)
+				return true
 			}
 			if n.Start.After(p.Start) {
 				newer = address("period", s.Key, n.Start)
 			}
 		}
-		if len(kept) < most && len(kept) > 0 && !p.Start.Before(kept[len(kept)-1].Start) {
-			break // p is the oldest
-		}
-	}
-	return older, newer, nil
+		return false
+	})
+	return older, newer, err
 }
 
 // periodView words an account, and what became of a number that was looked up, unless text is "".
@@ -115,8 +107,6 @@ func (h *handler) periodView(r *http.Request, numbers printer, a *audit, mayExpl
 	return v
 }
 
-const longestName = 100 // bytes, of a user's name in an explanation
-
 // user returns the name of the person who sent a request, or why that person may not explain numbers. Both are "" if
 // nobody may.
 func (h *handler) user(r *http.Request) (name, refused string) {
@@ -133,11 +123,8 @@ func (h *handler) user(r *http.Request) (name, refused string) {
 		if err == nil {
 			return name, ""
 		}
-		refused = "Your name contains characters that cannot be saved with an explanation."
-		if len(name) > longestName {
-			refused = fmt.Sprintf("Your name has %d bytes, but explanations are saved with names of at most %d.", len(name),
-				longestName)
-		}
+		_, wrong, _ := strings.Cut(err.Error(), "By: ")
+		refused = "Your name cannot be saved with an explanation: " + wrong + "."
 	}
 	h.Logger.WarnContext(r.Context(), "serialpage: a user may not explain numbers", "err",
 		fmt.Errorf("Options.User: %w", err))

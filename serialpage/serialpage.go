@@ -17,6 +17,7 @@
 package serialpage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,13 +112,6 @@ type Explanations interface {
 	Explanations(ctx context.Context, series string, start time.Time) iter.Seq2[serial.Explanation, error]
 }
 
-const (
-	defaultLimit      = 10 * time.Second
-	mostLimit         = time.Hour
-	defaultCheckLimit = 10 * time.Minute
-	mostCheckLimit    = 24 * time.Hour
-)
-
 // NewHandler returns a handler for all pages below o.Prefix. It returns an error, which names the field, if Series is
 // nil, if Prefix is neither "" nor a clean path that begins with a slash, if [http.CrossOriginProtection] refuses an
 // origin, if Limit is negative or longer than an hour, or if CheckLimit is negative or longer than a day.
@@ -136,18 +130,15 @@ func NewHandler(o Options) (http.Handler, error) {
 			return nil, fmt.Errorf("serialpage: Options.TrustedOrigins: %w", err)
 		}
 	}
-	switch {
-	case o.Limit < 0 || o.Limit > mostLimit:
-		return nil, fmt.Errorf("serialpage: Options.Limit %v: want 0 (for %v) to %v", o.Limit, defaultLimit, mostLimit)
-	case o.Limit == 0:
-		h.Limit = defaultLimit
-	}
-	switch {
-	case o.CheckLimit < 0 || o.CheckLimit > mostCheckLimit:
-		return nil, fmt.Errorf("serialpage: Options.CheckLimit %v: want 0 (for %v) to %v", o.CheckLimit, defaultCheckLimit,
-			mostCheckLimit)
-	case o.CheckLimit == 0:
-		h.CheckLimit = defaultCheckLimit
+	for _, l := range []struct {
+		name            string
+		limit           *time.Duration
+		usual, greatest time.Duration
+	}{{"Limit", &h.Limit, 10 * time.Second, time.Hour}, {"CheckLimit", &h.CheckLimit, 10 * time.Minute, 24 * time.Hour}} {
+		if *l.limit < 0 || *l.limit > l.greatest {
+			return nil, fmt.Errorf("serialpage: Options.%s %v: want 0 (for %v) to %v", l.name, *l.limit, l.usual, l.greatest)
+		}
+		*l.limit = cmp.Or(*l.limit, l.usual)
 	}
 	if o.Context == nil {
 		h.Context = context.Background()

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/dailyserial/serial"
@@ -33,6 +32,7 @@ type periodRow struct {
 
 // A selection says which of a series' periods a page shows, newest first.
 type selection struct {
+	series *Series
 	before time.Time // they are older than this start of a period; zero: the newest ones
 	after  time.Time // they are the ones next to this start that are newer; zero: as above
 	wrong  bool      // only those with discrepancies, and those not checked
@@ -47,8 +47,8 @@ const (
 )
 
 func readSelection(s *Series, query url.Values) (sel selection, err error) {
-	sel.wrong = s.Stored != nil && query.Get("show") == discrepancies
-	sel.whole = query.Get("pages") == onePage
+	sel = selection{series: s, wrong: s.Stored != nil && query.Get("show") == discrepancies,
+		whole: query.Get("pages") == onePage}
 	for name, at := range map[string]*time.Time{"before": &sel.before, "after": &sel.after} {
 		text := query.Get(name)
 		if text == "" {
@@ -71,33 +71,22 @@ func readSelection(s *Series, query url.Values) (sel selection, err error) {
 }
 
 // covers reports whether a period has one of the days of a selection.
-func (sel selection) covers(s *Series, start time.Time) bool {
-	p := spanOf(s, start)
+func (sel selection) covers(start time.Time) bool {
+	p := spanOf(sel.series, start)
 	if sel.from == "" && sel.to == "" || !p.Ends() {
 		return true
 	}
-	day := func(at time.Time) string { return s.Source.scheme().BusinessDate(serial.At(at)).String() }
+	day := func(at time.Time) string { return p.scheme.BusinessDate(serial.At(at)).String() }
 	return day(p.End.Add(-time.Second)) >= sel.from && (sel.to == "" || day(p.Start) <= sel.to)
 }
 
-// address is the address of the page with a selection.
-func (sel selection) address(s *Series) string { return sel.addressOf("series", s) }
-
-// addressOf is the address of a page, or of a file, with a selection.
-func (sel selection) addressOf(page string, s *Series) string {
-	more := []string{"from", sel.from, "to", sel.to}
-	for name, at := range map[string]time.Time{"before": sel.before, "after": sel.after} {
-		if !at.IsZero() {
-			more = append(more, name, at.UTC().Format(time.RFC3339))
-		}
-	}
+// address is the address of a page or a file with the same choice of periods. more has further names and values.
+func (sel selection) address(page string, more ...string) string {
+	more = append(more, "from", sel.from, "to", sel.to)
 	if sel.wrong {
 		more = append(more, "show", discrepancies)
 	}
-	if sel.whole && page == "series" {
-		more = append(more, "pages", onePage)
-	}
-	return address(page, s.Key, time.Time{}, more...)
+	return address(page, sel.series.Key, time.Time{}, more...)
 }
 
 // A listing is what a page shows of a series' periods, newest first.
@@ -108,56 +97,41 @@ type listing struct {
 }
 
 // list returns the periods of a selection.
-func (h *handler) list(ctx context.Context, s *Series, sel selection) (l listing, err error) {
+func (h *handler) list(ctx context.Context, sel selection) (l listing, err error) {
+	_, err = sel.series.kept(ctx, func(kept []serial.Number) bool {
+		l = sel.part(h.lookAt(sel, kept))
+		l.cut = len(kept) == longestHistory
+		return l.older // the rest makes no difference
+	})
+	return l, err
+}
+
+// kept returns the periods of a series that are kept, newest first: the first ones if these are enough, otherwise all.
+func (s *Series) kept(ctx context.Context, enough func([]serial.Number) bool) (kept []serial.Number, err error) {
 	for _, most := range []int{fewPeriods, longestHistory} {
-		history, err := s.Source.history(ctx, s.Type, most)
-		if err != nil {
-			return l, unavailable(err)
+		if kept, err = s.Source.history(ctx, s.Type, most); err != nil {
+			return nil, unavailable(err)
 		}
-		whole := h.beginnings.reached(s.Key, history, most)
-		l = sel.of(h.lookAt(s, sel, history))
-		if l.cut = len(history) == longestHistory; l.older || whole {
-			break // the rest makes no difference
+		if enough(kept) {
+			break
 		}
 	}
-	return l, nil
-}
-
-// beginnings remember the oldest period of series that have no more than a history lists. No older one can appear,
-// unless somebody restores it, so they are forgotten after an hour.
-type beginnings struct{ bySeries sync.Map } // Series.Key to a beginning
-
-type beginning struct {
-	start, read time.Time
-}
-
-// reached reports whether a history of up to most periods is known to have the oldest period of a series.
-func (b *beginnings) reached(key string, history []serial.Number, most int) bool {
-	if len(history) == 0 {
-		return false
-	}
-	oldest := history[len(history)-1].Start
-	if most == longestHistory {
-		b.bySeries.Store(key, beginning{oldest, time.Now()})
-		return true
-	}
-	known, ok := b.bySeries.Load(key)
-	return ok && !oldest.After(known.(beginning).start) && time.Since(known.(beginning).read) < time.Hour
+	return kept, nil
 }
 
 // lookAt returns the periods that a selection is about, wherever they are in the list.
-func (h *handler) lookAt(s *Series, sel selection, history []serial.Number) []serial.Number {
-	return slices.DeleteFunc(history, func(n serial.Number) bool {
-		if !sel.covers(s, n.Start) {
+func (h *handler) lookAt(sel selection, kept []serial.Number) []serial.Number {
+	return slices.DeleteFunc(slices.Clone(kept), func(n serial.Number) bool {
+		if !sel.covers(n.Start) {
 			return true
 		}
-		o, checked := h.audits.outcome(periodKey{s.Key, n.Start.Unix()})
-		return sel.wrong && checked && o.clean && time.Since(o.at) < resultAge
+		o, checked := h.audits.outcome(periodKey{sel.series.Key, n.Start.Unix()})
+		return sel.wrong && checked && o.Clean && o.counts()
 	})
 }
 
-// of returns the part of a list that a page shows.
-func (sel selection) of(all []serial.Number) listing {
+// part returns the part of a list that a page shows.
+func (sel selection) part(all []serial.Number) listing {
 	if sel.whole {
 		return listing{shown: all}
 	}
@@ -205,24 +179,14 @@ func (h *handler) series(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := h.seriesOf(w, r, s); err != nil {
-		return s.inZone(err)
-	}
-	return nil
-}
-
-func (h *handler) seriesOf(w http.ResponseWriter, r *http.Request, s *Series) error {
 	sel, err := readSelection(s, r.URL.Query())
 	if err != nil {
 		return err
 	}
 	format := formatOf(r)
 	w.Header().Set("Content-Type", contentTypes[format])
-	if r.Method == http.MethodHead {
-		return nil
-	}
 	sel.whole = sel.whole || format != ""
-	v, err := h.seriesView(r.Context(), s, sel)
+	v, err := h.seriesView(r.Context(), sel)
 	if err != nil {
 		return err
 	}
@@ -239,8 +203,9 @@ func (h *handler) seriesOf(w http.ResponseWriter, r *http.Request, s *Series) er
 }
 
 // seriesView reads what a page of a series shows, without its Sheet.
-func (h *handler) seriesView(ctx context.Context, s *Series, sel selection) (*seriesView, error) {
-	l, err := h.list(ctx, s, sel)
+func (h *handler) seriesView(ctx context.Context, sel selection) (*seriesView, error) {
+	s := sel.series
+	l, err := h.list(ctx, sel)
 	if err != nil {
 		return nil, err
 	}
@@ -251,11 +216,11 @@ func (h *handler) seriesView(ctx context.Context, s *Series, sel selection) (*se
 	first, _ := s.Source.scheme().Limits()
 	v := &seriesView{Series: s, Zone: zoneName(s.zone()), Reach: reachText(s), At: time.Now().In(s.zone()),
 		From: sel.from, To: sel.to, Wrong: sel.wrong, Cut: l.cut && !l.older, Most: longestHistory, Check: h.checkView(s)}
-	if !sel.whole {
-		v.Chart = h.accountChart(s, l.shown, first)
-	}
 	for _, n := range l.shown {
 		v.Rows = append(v.Rows, h.periodRow(s, n, first, closed))
+	}
+	if !sel.whole {
+		v.Chart = accountChart(v.Rows)
 	}
 	if !l.newer && !l.older && len(v.Rows) > 0 {
 		v.Total = totalOf(v.Rows)
@@ -266,30 +231,30 @@ func (h *handler) seriesView(ctx context.Context, s *Series, sel selection) (*se
 
 // addLinks adds the addresses of the same list in other forms, and of its other pages.
 func (v *seriesView) addLinks(sel selection, l listing) {
-	s, choice := v.Series, selection{from: sel.from, to: sel.to}
-	if s.Stored != nil {
-		wrong := choice
-		wrong.wrong = true
-		v.All, v.Some = choice.address(s), wrong.address(s)
-	}
-	choice.wrong = sel.wrong
-	v.CSV, v.JSON = choice.addressOf("series.csv", s), choice.addressOf("series.json", s)
-	newer, older, whole := choice, choice, choice
-	whole.whole = true
-	if l.newer || l.older {
-		v.Whole = whole.address(s)
+	v.CSV, v.JSON = sel.address("series.csv"), sel.address("series.json")
+	beside := func(name string, n serial.Number) string {
+		return sel.address("series", name, n.Start.UTC().Format(time.RFC3339))
 	}
 	switch {
-	case len(l.shown) > 0:
-		newer.after, older.before = l.shown[0].Start, l.shown[len(l.shown)-1].Start
+	case !l.newer && !l.older:
+	case len(l.shown) == 0: // nothing is older, or newer, than somebody's address says
+		v.Newer = sel.address("series")
+	default:
 		if l.newer {
-			v.Newer = newer.address(s)
+			v.Newer = beside("after", l.shown[0])
 		}
 		if l.older {
-			v.Older = older.address(s)
+			v.Older = beside("before", l.shown[len(l.shown)-1])
 		}
-	case l.newer || l.older: // nothing is older, or newer, than somebody's address says
-		v.Newer = choice.address(s)
+	}
+	if l.newer || l.older {
+		v.Whole = sel.address("series", "pages", onePage)
+	}
+	if sel.series.Stored != nil {
+		sel.wrong = false
+		v.All = sel.address("series")
+		sel.wrong = true
+		v.Some = sel.address("series")
 	}
 }
 
@@ -302,23 +267,22 @@ func (h *handler) periodRow(s *Series, n serial.Number, first int64, closed time
 		row.First = newPrinter(s, p).ranged(serial.Range{First: first, Last: first})
 	}
 	if o, ok := h.audits.outcome(periodKey{s.Key, n.Start.Unix()}); ok {
-		row.Audited = newResult(s, o)
+		row.Audited = newResult(s, o, n.Seq)
 	}
 	return row
 }
 
 // accountChart draws how many numbers of each period are stored, explained and unexplained, as far as it was audited.
-func (h *handler) accountChart(s *Series, shown []serial.Number, first int64) chart {
+func accountChart(rows []periodRow) chart {
 	var stacks []stack
-	for _, n := range slices.Backward(shown) {
-		issued, name := max(0, n.Seq-first+1), spanOf(s, n.Start).Name
-		stack := stack{title: fmt.Sprintf("%s: %s issued, not checked", name, count(issued)), label: name,
-			parts: []part{{"issued", issued}}}
-		if o, ok := h.audits.outcome(periodKey{s.Key, n.Start.Unix()}); ok {
-			stack.title = fmt.Sprintf("%s: %s stored, %s explained, %s not explained", name, count(o.stored), count(o.explained),
-				count(o.unexplained))
-			stack.parts = []part{{"stored", o.stored}, {"explained", o.explained}, {"unexplained", o.unexplained},
-				{"issued", issued - o.stored - o.explained - o.unexplained}} // since then
+	for _, row := range slices.Backward(rows) {
+		stack := stack{title: fmt.Sprintf("%s: %s issued, not checked", row.Name, count(row.Issued)), label: row.Name,
+			parts: []part{{"issued", row.Issued}}}
+		if a := row.Audited; a != nil {
+			stack.title = fmt.Sprintf("%s: %s stored, %s explained, %s not explained", row.Name, count(a.Stored),
+				count(a.Explained), count(a.Unexplained))
+			stack.parts = []part{{"stored", a.Stored}, {"explained", a.Explained}, {"unexplained", a.Unexplained},
+				{"issued", row.Issued - a.Stored - a.Explained - a.Unexplained}} // since then
 		}
 		stacks = append(stacks, stack)
 	}

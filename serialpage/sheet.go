@@ -26,7 +26,7 @@ type total struct {
 	Periods     int64
 	Issued      int64
 
-	Checked, Wrong, Old            int64 // periods with results: all, with discrepancies, and more than a day old
+	Checked, Wrong, Since          int64 // periods with results: all, with discrepancies, and those that are out of date
 	Stored, Explained, Unexplained int64 // in these results
 }
 
@@ -39,13 +39,13 @@ func totalOf(rows []periodRow) *total {
 		if a == nil {
 			continue
 		}
-		t.Checked, t.Stored, t.Explained, t.Unexplained = t.Checked+1, t.Stored+a.stored, t.Explained+a.explained,
-			t.Unexplained+a.unexplained
-		if !a.clean {
+		t.Checked, t.Stored, t.Explained, t.Unexplained = t.Checked+1, t.Stored+a.Stored, t.Explained+a.Explained,
+			t.Unexplained+a.Unexplained
+		if !a.Clean {
 			t.Wrong++
 		}
-		if a.Old() {
-			t.Old++
+		if a.Since != "" {
+			t.Since++
 		}
 	}
 	return t

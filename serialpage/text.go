@@ -182,17 +182,17 @@ type wording struct{ constant, Words, Help string }
 
 var wordings = []wording{
 	{serial.CallerLeft, "request given up",
-		"The program stopped waiting before the number arrived, so nobody received it."},
+		"The program stopped waiting before the number arrived, so no document has it."},
 	{serial.NotReplicated, "not confirmed in time",
 		"No second server confirmed the number in time, so the program did not use it."},
-	{serial.BlockBurned, "set aside and never used",
-		"The program had set the number aside in advance, and it can no longer be issued."},
-	{serial.AnswerLost, "request without an answer",
-		"A request for numbers got no answer, so nobody knows whether it used any of these."},
+	{serial.BlockBurned, "reserved and never used",
+		"The program had reserved the number in advance, and it can no longer be issued."},
+	{serial.AnswerLost, "request without a reply",
+		"Requests for numbers got no reply. They may have used some of these numbers."},
 	{serial.Raised, "counter moved ahead",
-		"Somebody moved the counter past these numbers: nobody has one, unless data was lost before that."},
+		"The numbering was moved past these numbers. No document should have one, unless data had been lost before."},
 	{serial.BlockSkipped, "numbers passed over",
-		"The counter continued with a later block: nobody has one of these, unless data was lost before that."},
+		"The numbering continued above these numbers. No document should have one, unless data had been lost before."},
 }
 
 // worded returns an explanation's reason for people, without its details, which nobody needs who reads a page. If it is
@@ -206,15 +206,4 @@ func worded(e *serial.Explanation) wording {
 		}
 	}
 	return wording{Words: e.Reason}
-}
-
-// addHelp adds the wordings of lines that have help and are not in a list yet.
-func addHelp(list []wording, lines ...explainedLine) []wording {
-	for _, l := range lines {
-		w := wording{Words: l.Reason, Help: l.Help}
-		if l.Help != "" && !slices.Contains(list, w) {
-			list = append(list, w)
-		}
-	}
-	return list
 }

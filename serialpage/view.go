@@ -3,7 +3,6 @@ package serialpage
 import (
 	"html/template"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/dailyserial/serial"
@@ -22,7 +21,6 @@ type periodView struct {
 	Start  int64  // first sequence of the period, 0 if it is 1
 	Issued int64
 	Range  string // numbers issued; "" if there are none, or if the first and the last say nothing
-	Totals string // for the signature
 	At     time.Time
 	Ahead  bool // the period has not begun
 	Open   bool // the period has not ended
@@ -38,9 +36,9 @@ type periodView struct {
 	ReplacedCut  bool      // there may be more
 	Reasons      []wording // what reasons of package serial in the lists mean
 
-	Saved     saved  // by the form that led here
-	Form      *form  // nil if the reader may not explain, or has nothing to explain
-	Refused   string // why the reader may not; "" if nobody may, or nothing is unexplained
+	Saved     []string // numbers that the form that led here has explained
+	Form      *form    // nil if the reader may not explain, or has nothing to explain
+	Refused   string   // why the reader may not; "" if nobody may, or nothing is unexplained
 	CSV, JSON string
 
 	First, Last string // numbers issued, or their sequences; "" if there are none
@@ -75,6 +73,7 @@ type explainedLine struct {
 	Reason, Help string // Help says what a reason of package serial means
 	By           string
 	At           time.Time
+	Correct      string // address of the form with the numbers; "" if there is none
 }
 
 // A replacedLine is an explanation that does not count for some numbers, and the one that counts instead.
@@ -88,7 +87,7 @@ func newPeriodView(numbers printer, a *audit, mayExplain bool) *periodView {
 	s, p, r := numbers.series, numbers.period, &a.Report
 	v := &periodView{Series: s, Period: p, Reach: reachText(s), At: a.at.In(p.Start.Location()), Clean: r.Clean(),
 		Ahead: a.at.Before(p.Start), Open: a.at.Before(p.End), Audit: s.Stored != nil,
-		Issued: max(0, r.Last-r.First+1), ReplacedCut: a.replacedCut,
+		Issued: max(0, r.Last-r.First+1), ReplacedCut: a.replacedCut, Reasons: a.reasons(),
 		CSV: address("period.csv", s.Key, p.Start), JSON: address("period.json", s.Key, p.Start)}
 	if v.Issued > 0 && !numbers.hidden {
 		v.Range = numbers.ranged(serial.Range{First: r.First, Last: r.Last})
@@ -101,33 +100,30 @@ func newPeriodView(numbers printer, a *audit, mayExplain bool) *periodView {
 		v.Start = r.First
 	}
 	for _, e := range r.Explained {
-		v.Explained = append(v.Explained, numbers.line(numbers.ranged(e.Range), &e.Explanation))
+		line := numbers.line(numbers.ranged(e.Range), &e.Explanation)
+		if mayExplain {
+			line.Correct = numbers.correction(e.Range, &e.Explanation)
+		}
+		v.Explained = append(v.Explained, line)
 	}
 	v.ExplainedCut = listedIn(r.Explained) < r.ExplainedCount
 	for _, x := range a.replaced {
-		var texts []string
-		for _, g := range x.ranges {
-			texts = append(texts, numbers.ranged(g))
-		}
 		v.Replaced = append(v.Replaced,
-			replacedLine{numbers.line(strings.Join(texts, ", "), &x.old), numbers.line("", &x.by)})
+			replacedLine{numbers.line(numbers.ranged(x.Range), &x.old), numbers.line("", &x.by)})
 	}
 	v.Findings = findings(numbers, a, v, mayExplain)
-	v.Reasons = v.reasons()
-	v.Totals = v.totals()
 	return v
 }
 
-// reasons returns what the reasons of package serial in the lists mean, each once.
-func (v *periodView) reasons() (all []wording) {
-	for _, f := range v.Findings {
-		for _, e := range f.List {
-			all = addHelp(all, e.Possible...)
+// reasons returns what the reasons of package serial in an account mean, each once.
+func (a *audit) reasons() (all []wording) {
+	for _, w := range wordings {
+		has := func(e serial.Explanation) bool { return worded(&e) == w }
+		if slices.ContainsFunc(a.Possible, has) ||
+			slices.ContainsFunc(a.Explained, func(x serial.Explained) bool { return has(x.Explanation) }) ||
+			slices.ContainsFunc(a.replaced, func(x replacement) bool { return has(x.old) || has(x.by) }) {
+			all = append(all, w)
 		}
-	}
-	all = addHelp(all, v.Explained...)
-	for _, r := range v.Replaced {
-		all = addHelp(all, r.explainedLine, r.New)
 	}
 	return all
 }
@@ -135,7 +131,15 @@ func (v *periodView) reasons() (all []wording) {
 // line words an explanation of numbers.
 func (n printer) line(numbers string, e *serial.Explanation) explainedLine {
 	w := worded(e)
-	return explainedLine{numbers, w.Words, w.Help, e.By, e.At.In(n.period.Start.Location())}
+	return explainedLine{numbers, w.Words, w.Help, e.By, e.At.In(n.period.Start.Location()), ""}
+}
+
+// correction returns the address of the form that corrects an explanation, filled with a person's reason.
+func (n printer) correction(r serial.Range, e *serial.Explanation) string {
+	if e.By == "" {
+		return n.formAddress(r, "")
+	}
+	return n.formAddress(r, e.Reason)
 }
 
 // possible words a possible reason, with the numbers that it may be about, up to the last one that was issued.
@@ -157,24 +161,18 @@ func findings(numbers printer, a *audit, v *periodView, mayExplain bool) []findi
 	wrong := func(what string, n int64, list []entry) finding {
 		return finding{what, n, list, int64(len(list)) < n, true, ""}
 	}
-	var foreign []entry
-	for _, text := range r.Foreign {
-		foreign = append(foreign, entry{Text: a.foreign(text)})
-	}
 	return []finding{issued, {What: "Stored", Count: r.Count}, {What: "Missing", Count: r.MissingCount},
 		{What: "explained", Count: r.ExplainedCount, Class: "part"}, unexplained(numbers, r, mayExplain),
-		wrong("Stored more than once", r.DuplicateCount, numbers.entries(a, r.Duplicates, true)),
-		wrong("Stored, but never issued", r.BeyondCount, numbers.entries(a, r.Beyond, true)),
-		wrong("Stored, but reported as never received", r.ContradictedCount, numbers.entries(a, r.Contradicted, false)),
-		{What: "Stored, but not one of our numbers", Count: r.ForeignCount, List: foreign,
-			Cut: int64(len(foreign)) < r.ForeignCount}} // it belongs to no period, so it does not make this one red
+		wrong("Stored more than once", r.DuplicateCount, numbers.entries(a, r.Duplicates)),
+		wrong("Stored, but never issued", r.BeyondCount, numbers.entries(a, r.Beyond)),
+		wrong("Stored, but reported as never received", r.ContradictedCount, numbers.entries(a, r.Contradicted))}
 }
 
-// entries lists numbers that are stored. asRead says that the report has them as they were read.
-func (n printer) entries(a *audit, numbers []serial.Number, asRead bool) (all []entry) {
+// entries lists numbers that are stored.
+func (n printer) entries(a *audit, numbers []serial.Number) (all []entry) {
 	for _, number := range numbers {
 		e := entry{Text: numberText(number)}
-		if text, known := a.text(number, asRead); known {
+		if text := a.text(number); text != "" {
 			e = entry{Text: text, Link: n.links.address(text)}
 		}
 		if number.Seq < a.First {
@@ -196,8 +194,11 @@ func unexplained(numbers printer, r *serial.Report, mayExplain bool) finding {
 		for i := range listedReasons {
 			entry.Possible = append(entry.Possible, numbers.possible(&listedReasons[i], r))
 		}
+		if int64(len(r.Possible)) < r.PossibleCount { // those not listed may touch it, too
+			touching = nil
+		}
 		if mayExplain {
-			entry.Explain = numbers.formAddress(g, commonReason(r, touching))
+			entry.Explain = numbers.formAddress(g, commonOf(touching))
 		}
 		f.List = append(f.List, entry)
 	}
@@ -206,44 +207,17 @@ func unexplained(numbers printer, r *serial.Report, mayExplain bool) finding {
 }
 
 // possibleIn returns the possible reasons that touch a range.
-func possibleIn(r *serial.Report, g serial.Range) (touching []serial.Explanation) {
-	for _, e := range r.Possible {
-		if e.First <= g.Last && e.Last >= g.First {
-			touching = append(touching, e)
-		}
-	}
-	return touching
+func possibleIn(r *serial.Report, g serial.Range) []serial.Explanation {
+	return slices.DeleteFunc(slices.Clone(r.Possible), func(e serial.Explanation) bool {
+		return e.First > g.Last || e.Last < g.First
+	})
 }
 
-// commonReason returns the reason in words that all possible explanations of a range share, or "" if they differ.
-func commonReason(r *serial.Report, touching []serial.Explanation) string {
-	if int64(len(r.Possible)) < r.PossibleCount { // those not listed may touch it, too
-		return ""
-	}
-	return commonOf(touching)
-}
-
+// commonOf returns the reason in words that all explanations share, or "" if they differ.
 func commonOf(all []serial.Explanation) string {
-	if len(all) == 0 {
+	differs := func(e serial.Explanation) bool { return worded(&e) != worded(&all[0]) }
+	if len(all) == 0 || slices.ContainsFunc(all, differs) {
 		return ""
 	}
-	first := worded(&all[0])
-	if slices.ContainsFunc(all, func(e serial.Explanation) bool { return worded(&e) != first }) {
-		return ""
-	}
-	return first.Words
-}
-
-// totals says what the account counts, for the signature.
-func (v *periodView) totals() string {
-	if !v.Audit {
-		return count(v.Issued) + " issued"
-	}
-	var all []string
-	for i, f := range v.Findings {
-		if i < 5 || f.Count > 0 {
-			all = append(all, count(f.Count)+" "+strings.ToLower(f.What[:1])+f.What[1:])
-		}
-	}
-	return strings.Join(all, "; ")
+	return worded(&all[0]).Words
 }
