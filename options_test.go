@@ -21,25 +21,22 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// An unconfirmed number is burned, so a promoted replica has every number that was returned.
+// Replicas confirm each number on the connection of the write. A number that was not confirmed is burned, so a promoted
+// replica has every number that was returned.
 // Guarantees: lagging-replica.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	replica := redistest.StartReplica(t, master)
-	// Many warm connections, used in turn, expose a WAIT on a connection other than the write's: it acknowledges
-	// falsely.
+	// Many connections, used in turn, expose a WAIT on a connection other than the write's: it confirms falsely.
 	opt := master.Options()
 	opt.PoolFIFO, opt.MinIdleConns, opt.PoolSize = true, 8, 8
 	b := backend{client: func(t *testing.T) redis.UniversalClient { return closing(t, redis.NewClient(opt)) }}
 	testReplicas(t, b, replica)
 
-	t.Run("two of one", func(t *testing.T) {
-		s := b.series(t, confirmedBy(2))
-		s.refusedAndBurned(s.gen, 1)
-	})
-
 	t.Run("the replica is promoted", func(t *testing.T) {
+		two := b.series(t, confirmedBy(2))
+		two.refusedAndBurned(two.gen, 1)
 		s := b.series(t, confirmedBy(1))
 		s.firstNumbers(s.gen, 5)
 		replica.Pause()
@@ -55,7 +52,7 @@ func TestReplicas(t *testing.T) {
 	})
 }
 
-// On Cluster the master of the type's slot waits for its own replicas.
+// On a Cluster, the master of the type's slot waits for its own replicas.
 func TestReplicasOnCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartReplicatedCluster(t)
@@ -72,16 +69,13 @@ func TestReplicasOnCluster(t *testing.T) {
 	}
 	testReplicas(t, b, replicas...)
 
-	// go-redis would ask the replicas for their list of commands and wait 5 s for each.
+	// go-redis would ask the replicas for their list of commands, and wait 5 s for each.
 	t.Run("a new process while replicas hang", func(t *testing.T) {
-		var mu sync.Mutex
-		sent := map[string]bool{}
+		var sent sync.Map
 		client := cluster.Client(t)
 		client.OnNewNode(func(node *redis.Client) {
 			node.AddHook(around(func(cmd redis.Cmder, send func() error) error {
-				mu.Lock()
-				sent[cmd.Name()] = true
-				mu.Unlock()
+				sent.Store(cmd.Name(), true)
 				return send()
 			}))
 		})
@@ -90,18 +84,12 @@ func TestReplicasOnCluster(t *testing.T) {
 			r.Pause()
 			defer r.Resume()
 		}
-		s.next(s.gen, 1) // under the lock
-		s.next(s.gen, 2)
-		require.Eventually(t, func() bool { // the lock is released after the answer
-			mu.Lock()
-			defer mu.Unlock()
-			return sent["set"] && sent["evalsha"]
-		}, 10*time.Second, time.Millisecond)
-		require.False(t, sent["command"], "%v", sent)
+		s.firstNumbers(s.gen, 2)
+		_, asked := sent.Load("command")
+		require.False(t, asked)
 	})
 
-	t.Run("a slot moves", func(t *testing.T) {
-		s := b.series(t, confirmedBy(1))
+	b.run(t, "a slot moves", func(t *testing.T, s *series) {
 		s.firstNumbers(s.gen, 3)
 		slot := s.rdb.(*redis.ClusterClient).ClusterKeySlot(t.Context(), s.record).Val()
 		issued := 3
@@ -111,59 +99,7 @@ func TestReplicasOnCluster(t *testing.T) {
 			s.next(s.gen, issued)
 		})
 		s.next(s.generator(confirmedBy(1)), issued+1)
-	})
-}
-
-// The first slot moves to a master that had none: no list of slots names it yet, but redirections do.
-func TestReplicasOnGrowingCluster(t *testing.T) {
-	t.Parallel()
-	cluster := redistest.StartReplicatedCluster(t)
-	master := joining(t, cluster)
-	replica := joining(t, cluster)
-	id := master.Do("CLUSTER", "MYID").Val()
-	require.Eventually(t, func() bool {
-		return replica.Do("CLUSTER", "REPLICATE", id).Err() == nil
-	}, 20*time.Second, 10*time.Millisecond)
-	require.Eventually(t, func() bool {
-		info, err := master.Do("INFO", "replication").Text()
-		return err == nil && strings.Contains(info, "state=online")
-	}, 20*time.Second, 10*time.Millisecond)
-
-	var open atomic.Int64
-	client := closing(t, redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: cluster.Addrs(),
-		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			open.Add(1)
-			return &closes{conn, sync.OnceFunc(func() { open.Add(-1) })}, nil
-		},
-	}))
-	s := backend{client: func(*testing.T) redis.UniversalClient { return client }}.series(t)
-	gen := s.generator(confirmedBy(1), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:9}")) // many fit
-	issued := int64(0)
-	next := func() {
-		t.Helper()
-		issued++
-		requireSeq(t, issued)(gen.NextNumber(t.Context(), "IS"))
-	}
-	next()
-	// MoveSlot moves a slot to the master that follows its own in this list.
-	from, err := client.MasterForKey(t.Context(), s.record)
-	require.NoError(t, err)
-	at := 1 + slices.Index(cluster.Addrs(), from.Options().Addr)
-	require.Positive(t, at)
-	cluster.Servers = slices.Insert(cluster.Servers, at, master)
-	cluster.Replicas = slices.Insert(cluster.Replicas, at, replica)
-
-	slot := int(client.ClusterKeySlot(t.Context(), s.record).Val())
-	// A second is longer than the pauses between attempts, so one of them finds the keys moved but not yet the slot.
-	during(func() { cluster.MoveSlot(t, slot, time.Second) }, next)
-	require.Positive(t, master.Do("EXISTS", s.counter).Val())
-	require.NoError(t, client.Close())
-	require.Eventually(t, func() bool { return open.Load() == 0 }, 10*time.Second, time.Millisecond, "connections")
+	}, confirmedBy(1))
 }
 
 // during calls f repeatedly until work has ended, and once more.
@@ -186,16 +122,13 @@ func during(work, f func()) {
 // In a redirection, Redis writes an IPv6 address without brackets.
 func TestReplicasByIPv6(t *testing.T) {
 	m := miniredis.RunT(t)
-	var mu sync.Mutex
-	dialed := map[string]bool{}
+	var dialed sync.Map
 	client := closing(t, redis.NewClusterClient(&redis.ClusterOptions{
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
 			return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: "[::1]:1"}}}}, nil
 		},
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			dialed[addr] = true
+			dialed.Store(addr, true)
 			return (&net.Dialer{}).DialContext(ctx, "tcp", m.Addr())
 		},
 	}))
@@ -212,38 +145,8 @@ func TestReplicasByIPv6(t *testing.T) {
 	})
 	_, err := newGenerator(t, client, confirmedBy(1)).Next(t.Context(), "IS")
 	require.ErrorIs(t, err, serial.ErrNotReplicated, "miniredis has no replicas")
-	mu.Lock()
-	defer mu.Unlock()
-	require.Contains(t, dialed, "[::1]:2")
-}
-
-// closes is a connection that calls closed when it is closed.
-type closes struct {
-	net.Conn
-	closed func()
-}
-
-func (c *closes) Close() error {
-	c.closed()
-	return c.Conn.Close()
-}
-
-// joining starts another node of a cluster, without slots.
-func joining(t *testing.T, cluster *redistest.Cluster) *redistest.Server {
-	s := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-announce-ip",
-		"127.0.0.1", "--cluster-require-full-coverage", "no", "--cluster-allow-replica-migration", "no")
-	for _, other := range cluster.Addrs() {
-		_, port, err := net.SplitHostPort(other)
-		require.NoError(t, err)
-		require.NoError(t, s.Do("CLUSTER", "MEET", "127.0.0.1", port).Err())
-	}
-	for _, other := range cluster.Servers { // they must know it, or redirections contain no address
-		require.Eventually(t, func() bool {
-			nodes, err := other.Do("CLUSTER", "NODES").Text()
-			return err == nil && strings.Contains(nodes, s.Addr()) && !strings.Contains(nodes, "handshake")
-		}, 20*time.Second, 10*time.Millisecond)
-	}
-	return s
+	_, redirected := dialed.Load("[::1]:2")
+	require.True(t, redirected)
 }
 
 // refusedAndBurned requires that Next fails for lack of confirmations and that n numbers are used up in all.
@@ -262,15 +165,14 @@ func testReplicas(t *testing.T, b backend, replicas ...*redistest.Server) {
 		for _, r := range replicas {
 			r.Pause()
 		}
-		defer func() { // even if f fails
+		resume := func() {
 			for _, r := range replicas {
 				r.Resume()
 			}
-		}()
-		f()
-		for _, r := range replicas {
-			r.Resume()
 		}
+		defer resume() // even if f fails
+		f()
+		resume()
 		probe := b.series(t, confirmedBy(1)).gen
 		for i := range 20 { // types on every master
 			require.Eventually(t, func() bool {
@@ -280,72 +182,50 @@ func testReplicas(t *testing.T, b backend, replicas ...*redistest.Server) {
 		}
 	}
 
-	t.Run("confirmed, burned, confirmed", func(t *testing.T) {
-		s := b.series(t, confirmedBy(1))
+	b.run(t, "confirmed, burned, confirmed", func(t *testing.T, s *series) {
+		require.NoError(t, s.flushScripts())
 		s.next(s.gen, 1)
 		s.next(s.gen, 2)
 		down(func() {
 			s.refusedAndBurned(s.gen, 3)
 			require.ErrorIs(t, errOf(s.gen.NextN(t.Context(), "IS", 5)), serial.ErrNotReplicated)
-			require.ErrorIs(t, s.gen.Raise(t.Context(), "IS", 20), serial.ErrNotReplicated)
-			require.ErrorIs(t, s.gen.Raise(t.Context(), "IS", 20), serial.ErrNotReplicated,
-				"nor does it count unconfirmed numbers")
-			// The same holds for the first number, which opens the period.
-			require.ErrorIs(t, errOf(s.gen.Next(t.Context(), "NEW")), serial.ErrNotReplicated)
+			for range 2 { // the second call finds the counter raised, but does not count it as confirmed
+				require.ErrorIs(t, s.gen.Raise(t.Context(), "IS", 20), serial.ErrNotReplicated)
+			}
+			require.ErrorIs(t, errOf(s.gen.Next(t.Context(), "NEW")), serial.ErrNotReplicated, "of an opening")
 			requireSeq(t, 20)(s.gen.Peek(t.Context(), "IS"))
 			s.next(s.generator(), 21) // without WithReplicas, calls are not delayed
 		})
-		// Unconfirmed numbers do not raise the mark, so the counter may go back below them.
+		// Unconfirmed numbers do not raise the high-water mark, so the counter may go back below them.
 		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 2, time.Hour).Err())
 		s.next(s.gen, 3)
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 3))
 		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 2, time.Hour).Err())
 		s.refused(s.gen, serial.ErrCounterLost)
-	})
+	}, confirmedBy(1))
 
 	t.Run("a repeated request", func(t *testing.T) { testOnceWithReplicas(t, b, down) })
 
-	t.Run("unknown script", func(t *testing.T) {
-		s := b.series(t, confirmedBy(1))
-		for i := range 3 {
-			require.NoError(t, s.flushScripts())
-			s.next(s.gen, i+1)
-		}
-	})
-
-	t.Run("many callers of many types", func(t *testing.T) {
-		s := b.series(t, confirmedBy(1))
-		fresh := ""
-		each := func(want error) {
-			var mu sync.Mutex
-			got := map[string][]string{}
+	b.run(t, "many callers of many types", func(t *testing.T, s *series) {
+		each := func(prefix string, want error) {
 			var wg sync.WaitGroup
 			for i := range 200 {
 				wg.Go(func() {
-					typ := fmt.Sprint(fresh, "T", i%20)
+					typ := fmt.Sprint(prefix, i%20)
 					number, err := s.gen.Next(context.Background(), typ)
 					require.ErrorIs(t, err, want)
-					mu.Lock()
-					defer mu.Unlock()
-					got[typ] = append(got[typ], number)
+					require.True(t, err != nil || strings.HasPrefix(number, typ+s.day), number)
 				})
 			}
 			wg.Wait()
-			if want == nil {
-				for typ, all := range got {
-					require.Len(t, all, 10)
-					for _, number := range all {
-						require.True(t, strings.HasPrefix(number, typ+s.day), number)
-					}
-				}
-			}
 		}
-		each(nil)
-		down(func() { each(serial.ErrNotReplicated) })
-		each(nil)
-		fresh = "F"
-		down(func() { each(serial.ErrNotReplicated) })
-	})
+		each("T", nil)
+		down(func() {
+			each("T", serial.ErrNotReplicated)
+			each("NEW", serial.ErrNotReplicated)
+		})
+		each("T", nil)
+	}, confirmedBy(1))
 }
 
 func TestReplicasOptions(t *testing.T) {
@@ -358,7 +238,7 @@ func TestReplicasOptions(t *testing.T) {
 		says string
 	}{
 		{slow, -1, time.Second, "WithReplicas(-1, 1s): want 0 to 1000 replicas"},
-		{slow, 1001, time.Second, "WithReplicas(1001, 1s)"},
+		{slow, 1001, time.Second, "WithReplicas(1001, 1s): want 0 to 1000 replicas"},
 		{slow, 1, 0, "WithReplicas(1, 0s): want timeouts of whole milliseconds, at least one"},
 		{slow, 1, 1500 * time.Microsecond, "whole milliseconds"},
 		{slow, 1, 201 * time.Millisecond, "want timeouts up to 200ms, half of the client's read timeout"},
@@ -372,76 +252,58 @@ func TestReplicasOptions(t *testing.T) {
 	newGenerator(t, slow, serial.WithReplicas(0, 0))
 }
 
-// A range ends: with its last sequence, and with its last day, at the first instant of the next by Redis's clock.
+// The last day ends at the first instant of the next one by Redis's clock, whatever the period is.
 func TestUntil(t *testing.T) {
 	t.Parallel()
-	hours := kindOf("hours", serial.PerHour, "yyyyMMddHH")
-	seconds := kindOf("seconds", serial.PerSecond, "yyyyMMddHHmmss")
-	dated := kindOf("never, dated", serial.Never, "yyyyMMdd")
-	timed := kindOf("years with hours", serial.PerYear, "yyyyMMddHH")
 	four := func(k kind) kind {
 		return kind{k.name + " from 04:00", append(k.opts[:len(k.opts):len(k.opts)], serial.WithDayStart(4*time.Hour))}
 	}
+	kinds := []kind{kindOf("hours", serial.PerHour, "yyyyMMddHH"), daily, weekly, endless,
+		kindOf("years with hours", serial.PerYear, "yyyyMMddHH"), four(daily), four(monthly)}
 	zones := []struct {
 		zone  string
 		last  serial.When
 		over  string // first instant after the last day, UTC
 		over4 string // with days from 04:00
 	}{
-		{"UTC", serial.On(2025, time.December, 31), "2026-01-01", "2026-01-01 04:00"},
 		{"America/Sao_Paulo", serial.On(2018, time.November, 3), "2018-11-04 03:00", "2018-11-04 06:00"}, // no midnight
 		{"Europe/Berlin", serial.On(2024, time.October, 27), "2024-10-27 23:00", "2024-10-28 03:00"},     // 25 hours
 		{"America/New_York", serial.On(2025, time.March, 9), "2025-03-10 04:00", "2025-03-10 08:00"},     // 23 hours
+		{"UTC", serial.On(2025, time.December, 31), "2026-01-01", "2026-01-01 04:00"},
 	}
 	if !redistest.Long() {
-		zones = zones[:2]
+		zones = zones[:1]
 		t.Log("days of 23 and 25 hours are left out without SERIAL_TEST_LONG=1")
 	}
 	for _, z := range zones {
-		for _, k := range []kind{daily, weekly, monthly, quarterly, fiscal, endless, dated, hours, seconds, timed,
-			four(daily), four(weekly), four(monthly), four(fiscal)} {
-			for _, with := range []bool{false, true} {
-				over := utc(t, z.over)
-				if strings.HasSuffix(k.name, "from 04:00") {
-					over = utc(t, z.over4)
-				}
-				before := time.Nanosecond // the last instant
-				if k.name == seconds.name {
-					if with {
-						continue // no ledger
-					}
-					before = time.Second // this host's clock goes on while the server's stands still
-				}
-				t.Run(fmt.Sprintf("%s, %s, ledger %v", z.zone, k.name, with), func(t *testing.T) {
-					testUntil(t, z.zone, z.last, over, before, append(ledgerIf(with, 10), k.opts...))
-				})
+		for i, k := range kinds {
+			over := utc(t, z.over)
+			if strings.HasSuffix(k.name, "from 04:00") {
+				over = utc(t, z.over4)
 			}
+			t.Run(fmt.Sprintf("%s, %s", z.zone, k.name), func(t *testing.T) {
+				testUntil(t, z.zone, z.last, over, append(ledgerIf(i%2 == 0, 10), k.opts...))
+			})
 		}
 	}
 }
 
-func testUntil(
-	t *testing.T, zone string, last serial.When, over time.Time, before time.Duration, opts []serial.Option,
-) {
+func testUntil(t *testing.T, zone string, last serial.When, over time.Time, opts []serial.Option) {
 	m, rdb := startMini(t)
-	loc, ctx := location(t, zone), t.Context()
-	opts = append(opts, serial.WithLocation(loc), serial.WithMaxSkew(-1), serial.WithUntil(last), serial.WithRetention(0))
+	ctx := t.Context()
+	opts = append(opts, serial.WithLocation(location(t, zone)), serial.WithMaxSkew(-1), serial.WithUntil(last))
 	gen := newGenerator(t, rdb, opts...)
-	second := newGenerator(t, rdb, opts...)
-	m.SetTime(over.Add(-before))
+	m.SetTime(over.Add(-time.Nanosecond))
 	require.NoError(t, errOf(gen.Next(ctx, "IS")))
-	require.NoError(t, errOf(gen.NextN(ctx, "IS", 4)))
 	once, err := gen.NextOnce(ctx, "IS", "a")
 	require.NoError(t, err)
 	require.NoError(t, gen.Raise(ctx, "IS", 20))
-	requireSeq(t, 20)(second.Peek(ctx, "IS"))
-	at, used := serial.At(over.Add(-time.Nanosecond)), func(yield func(string, error) bool) { yield(once.String(), nil) }
 
 	m.SetTime(over)
-	label, _, _ := gen.Scheme().Period(at)
+	label, _, _ := gen.Scheme().Period(serial.At(over.Add(-time.Nanosecond)))
 	now, _, _ := gen.Scheme().Period(serial.At(over))
-	keys := m.Keys()
-	for _, gen := range []*serial.Generator{gen, second, newGenerator(t, rdb, opts...)} {
+	keys := len(m.Keys())
+	for _, gen := range []*serial.Generator{gen, newGenerator(t, rdb, opts...)} {
 		for name, err := range map[string]error{
 			"Next": errOf(gen.Next(ctx, "IS")), "NextN": errOf(gen.NextN(ctx, "IS", 2)),
 			"NextOnce": errOf(gen.NextOnce(ctx, "IS", "b")), "Prepare": gen.Prepare(ctx, "IS"),
@@ -452,39 +314,27 @@ func testUntil(
 				over.Format(time.RFC3339)+"; a later WithUntil takes effect at once", name)
 		}
 		requireResult(t, once.String())(textOf(gen.NextOnce(ctx, "IS", "a")))
-		n, err := gen.Peek(ctx, "IS")
-		require.NoError(t, err)
-		all, err := gen.History(ctx, "IS", 1)
-		require.NoError(t, err)
-		if label == now {
-			require.EqualValues(t, 20, n.Seq)
-			require.Len(t, all, 1)
-			report, err := gen.Audit(ctx, "IS", at, used)
+		requireSeq(t, once.Seq)(gen.Parse(once.String()))
+		if label == now { // reading ignores the last day
+			requireSeq(t, 20)(gen.Peek(ctx, "IS"))
+			require.NoError(t, errOf(gen.History(ctx, "IS", 1)))
+			report, err := gen.Audit(ctx, "IS", serial.At(over), used(once.String()))
 			require.NoError(t, err)
 			require.EqualValues(t, 20, report.Last)
-			require.EqualValues(t, 1, report.Count)
-		} else {
-			require.Zero(t, n.Seq)
-			require.Empty(t, all)
 		}
-		requireSeq(t, once.Seq)(gen.Parse(once.String()))
 	}
-	for _, key := range m.Keys() {
-		require.Contains(t, keys, key, "nothing was opened")
-	}
+	require.LessOrEqual(t, len(m.Keys()), keys, "nothing was opened")
 
-	// A later date takes effect at once.
 	later := newGenerator(t, rdb, append(opts, serial.WithUntil(serial.On(2030, time.January, 1)))...)
 	n, err := later.NextNumber(ctx, "IS")
-	require.NoError(t, err)
+	require.NoError(t, err, "a later day takes effect at once")
 	require.Equal(t, label == now, n.Seq == 21)
-	m.SetTime(over.Add(-time.Second))
-	if label == now {
+	if m.SetTime(over.Add(-time.Second)); label == now {
 		requireSeq(t, 22)(gen.NextNumber(ctx, "IS")) // Redis's clock decides, not what this process has seen of it
 	}
 }
 
-// testEndOfRange covers the last sequence, and the last day as it ends by the server's own clock.
+// testEndOfRange covers the last sequence and the last day.
 func testEndOfRange(t *testing.T, b backend) {
 	b.run(t, "the last sequence", func(t *testing.T, s *series) {
 		s.firstNumbers(s.gen, 3)
@@ -495,33 +345,12 @@ func testEndOfRange(t *testing.T, b backend) {
 
 	b.run(t, "the last day", func(t *testing.T, s *series) {
 		now := time.Now().In(s.loc)
-		ends := now.Add(2 * time.Second).Truncate(time.Second)
-		start := ends.Sub(time.Date(ends.Year(), ends.Month(), ends.Day(), 0, 0, 0, 0, s.loc))
-		opts := []serial.Option{serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMM}{seq:6}"),
-			serial.WithDayStart(start)}
-		last := s.generator(opts...).Scheme().BusinessDate(serial.At(now))
-		gen := s.generator(append(opts, serial.WithUntil(last))...)
-		once, err := gen.NextOnce(t.Context(), "IS", "a")
-		require.NoError(t, err)
-		var began time.Time
-		for issued := int64(1); ; issued++ {
-			before := time.Now()
-			if _, err = gen.NextN(t.Context(), "IS", 2); err != nil {
-				requireSeq(t, 2*issued-1)(gen.Peek(t.Context(), "IS"))
-				break
-			}
-			began = before
-			time.Sleep(time.Millisecond)
-		}
-		require.ErrorIs(t, err, serial.ErrExhausted)
-		require.False(t, time.Now().Before(ends))
-		require.True(t, began.Before(ends))
-		require.ErrorIs(t, gen.Raise(t.Context(), "IS", 5), serial.ErrExhausted)
-		requireResult(t, once.String())(textOf(gen.NextOnce(t.Context(), "IS", "a")))
+		s.next(s.generator(serial.WithUntil(serial.OnDateOf(now))), 1)
+		s.refused(s.generator(serial.WithUntil(serial.OnDateOf(now.AddDate(0, 0, -1)))), serial.ErrExhausted)
 	})
 }
 
-// WithLast ends every period, for batches, operators and floors.
+// WithLast ends every period, for batches, operators and floors. A larger one takes effect at once.
 func TestLast(t *testing.T) {
 	for _, with := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ledger %v", with), func(t *testing.T) {
@@ -532,9 +361,6 @@ func TestLast(t *testing.T) {
 					serial.WithStart(5), serial.WithLast(last)}, opts)...)
 			}
 			gen := limited(9)
-			first, last := gen.Scheme().Limits()
-			require.Equal(t, []int64{5, 9}, []int64{first, last})
-			require.ErrorIs(t, errOf(gen.NextN(ctx, "IS", 10)), serial.ErrExhausted)
 			requireSeq(t, 5)(gen.NextNumber(ctx, "IS"))
 			require.ErrorIs(t, errOf(gen.NextN(ctx, "IS", 5)), serial.ErrExhausted)
 			require.EqualError(t, gen.Raise(ctx, "IS", 10), "serial: Raise of IS to 10: want 0 to 9")
@@ -546,26 +372,18 @@ func TestLast(t *testing.T) {
 			requireSeq(t, 10)(limited(20).NextNumber(ctx, "IS"))
 			requireSeq(t, 10)(gen.Peek(ctx, "IS"))
 			require.NoError(t, gen.Raise(ctx, "IS", 9), "the counter is above it already")
-			n, err := gen.Scheme().Number("IS", serial.At(time.Now()), 9999)
-			require.NoError(t, err)
-			requireSeq(t, 9999)(gen.Parse(n.String()))
-			require.ErrorIs(t, errOf(gen.Scheme().Number("IS", serial.At(time.Now()), 10_000)), serial.ErrExhausted)
+			require.NoError(t, errOf(gen.Scheme().Number("IS", serial.At(time.Now()), 9999)))
 
-			// A floor above it: the range is used up, and the next one continues above the floor.
+			// If the floor's answer is above the range, the range is used up. The next range continues above the answer.
 			floored := limited(9, fixedFloor(40))
-			err = errOf(floored.Next(ctx, "FL"))
-			require.ErrorIs(t, err, serial.ErrExhausted)
+			require.ErrorIs(t, errOf(floored.Next(ctx, "FL")), serial.ErrExhausted)
 			require.ErrorIs(t, errOf(floored.NextOnce(ctx, "FL", "a")), serial.ErrExhausted)
-			require.NoError(t, errOf(floored.Peek(ctx, "FL")))
-			n, err = limited(50, fixedFloor(40)).NextNumber(ctx, "FL")
+			require.NoError(t, floored.Prepare(ctx, "FL"))
+			require.NoError(t, floored.Raise(ctx, "FL", 3))
+			n, err := limited(50, fixedFloor(40)).NextNumber(ctx, "FL")
 			require.NoError(t, err)
 			require.Greater(t, n.Seq, int64(40))
 			require.ErrorContains(t, errOf(limited(9, fixedFloor(10_000)).Next(ctx, "FM")), "answered 10000: want 0 to 9999")
-			require.NoError(t, floored.Prepare(ctx, "FP"))
-			require.NoError(t, floored.Raise(ctx, "FR", 3))
-			n, err = limited(50, fixedFloor(40)).NextNumber(ctx, "FR")
-			require.NoError(t, err)
-			require.Greater(t, n.Seq, int64(40))
 		})
 	}
 }
@@ -573,24 +391,19 @@ func TestLast(t *testing.T) {
 // Prepare opens no period that begins after the last day.
 func TestPrepareUntil(t *testing.T) {
 	m, rdb := startMini(t)
-	m.SetTime(utc(t, "2025-12-28"))
 	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1),
 		serial.WithUntil(serial.On(2025, time.December, 30)))
-	require.NoError(t, gen.Prepare(t.Context(), "IS"))
-	require.Equal(t, "20251229 1766966400 1767052800", m.HGet("serial:{IS}", "ahead"))
-	m.SetTime(utc(t, "2025-12-29"))
-	require.NoError(t, gen.Prepare(t.Context(), "IS"))
-	require.Equal(t, "20251230 1767052800 1767139200", m.HGet("serial:{IS}", "ahead"))
-	m.SetTime(utc(t, "2025-12-30"))
-	require.NoError(t, gen.Prepare(t.Context(), "IS"))
-	require.Empty(t, m.HGet("serial:{IS}", "ahead"))
-	require.False(t, m.Exists("serial:{IS}:20251231"))
+	for day, ahead := range map[string]string{"2025-12-29": "20251230 1767052800 1767139200", "2025-12-30": ""} {
+		m.FlushAll()
+		m.SetTime(utc(t, day))
+		require.NoError(t, gen.Prepare(t.Context(), "IS"+day))
+		require.Equal(t, ahead, m.HGet("serial:{IS"+day+"}", "ahead"))
+	}
 }
 
-// A request that reaches Redis after the last day is refused, however late, and an answer that was lost is not taken
-// for a refusal.
+// A request that reaches Redis after the last day is refused, however late the reply is.
 func TestUntilOverANetwork(t *testing.T) {
-	for _, k := range []kind{daily, monthly, endless, kindOf("seconds", serial.PerSecond, "yyyyMMddHHmmss")} {
+	for _, k := range []kind{daily, endless, kindOf("seconds", serial.PerSecond, "yyyyMMddHHmmss")} {
 		runInBubble(t, k.name, func(t *testing.T, m *simulation) {
 			opts := append(k.opts[:len(k.opts):len(k.opts)], serial.WithLocation(time.UTC),
 				serial.WithUntil(serial.OnDateOf(time.Now().UTC())))
@@ -599,7 +412,7 @@ func TestUntilOverANetwork(t *testing.T) {
 			gens := []*serial.Generator{newGenerator(t, m.Client(far), opts...), newGenerator(t, m.Client(far), opts...)}
 			time.Sleep(time.Until(over) - 5*time.Second)
 			var mu sync.Mutex
-			var latest time.Time // when the last number was issued, at the earliest
+			var latest time.Time // when the latest call began that was issued a number
 			refused := 0
 			var wg sync.WaitGroup
 			for i := range 40 {
@@ -607,13 +420,10 @@ func TestUntilOverANetwork(t *testing.T) {
 					for k := 0; time.Now().Before(over.Add(time.Second)); k++ {
 						began := time.Now()
 						var err error
-						switch i % 4 {
-						case 0:
-							err = errOf(gens[i%2].NextN(t.Context(), "IS", 3))
-						case 1:
+						if i%4 == 0 {
 							err = errOf(gens[i%2].NextOnce(t.Context(), "IS", fmt.Sprint(i, " ", k)))
-						default:
-							err = errOf(gens[i%2].NextNumber(t.Context(), "IS"))
+						} else {
+							err = errOf(gens[i%2].NextN(t.Context(), "IS", i%4))
 						}
 						mu.Lock()
 						if err == nil && began.After(latest) {
@@ -661,36 +471,31 @@ func TestUntilByALostTry(t *testing.T) {
 	requireSeq(t, 3)(gen.Peek(t.Context(), "IS"))
 }
 
-// NearlyExhausted is called once for the last day, from 29 days before it on, for each type and by each Generator.
+// From 29 days before the last day on, each Generator calls NearlyExhausted once for each type.
 func TestNearlyUntil(t *testing.T) {
-	for _, k := range []kind{daily, monthly, endless} {
+	for _, k := range []kind{daily, endless} {
 		runInBubble(t, k.name, func(t *testing.T, m *simulation) {
 			last := serial.OnDateOf(time.Now().UTC().AddDate(0, 0, 60))
-			var said []string
-			hooks := func(name string) serial.Option {
-				return serial.WithHooks(serial.Hooks{NearlyExhausted: func(_ context.Context, i serial.ExhaustionInfo) {
-					said = append(said, fmt.Sprintf("%s %s %d until %v", name, i.Last.Type, i.Used, i.Until))
-				}})
-			}
-			opts := append(k.opts[:len(k.opts):len(k.opts)], serial.WithLocation(time.UTC), serial.WithUntil(last), hooks("a"),
-				hooks("b"), serial.WithHooks(serial.Hooks{}))
+			var warnings []string
+			hooks := serial.WithHooks(serial.Hooks{NearlyExhausted: func(_ context.Context, i serial.ExhaustionInfo) {
+				warnings = append(warnings, fmt.Sprintf("%s until %v", i.Last.Type, i.Until))
+			}})
+			opts := append(k.opts[:len(k.opts):len(k.opts)], serial.WithLocation(time.UTC), serial.WithUntil(last), hooks,
+				hooks, serial.WithHooks(serial.Hooks{}))
 			gen := newGenerator(t, m.Client(), opts...)
 			time.Sleep(31*24*time.Hour - time.Second)
 			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
-			require.Empty(t, said)
+			require.Empty(t, warnings)
 			for _, wait := range []time.Duration{time.Second, time.Second, 24 * time.Hour} {
 				time.Sleep(wait)
 				require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
-				require.Len(t, said, 2, "from the first instant of the 29th day before")
+				require.Equal(t, slices.Repeat([]string{"IS until " + last.String()}, 2), warnings, "one of each hook")
 			}
-			require.Len(t, said, 2, said)
-			require.Regexp(t, `^a IS \d until `+last.String()+"$", said[0])
-			require.Regexp(t, `^b IS \d until `+last.String()+"$", said[1])
 			require.NoError(t, errOf(gen.Next(t.Context(), "PO")))
 			require.NoError(t, errOf(newGenerator(t, m.Client(), opts...).Next(t.Context(), "IS")))
-			require.Len(t, said, 6, said)
+			require.Len(t, warnings, 6)
 			require.NoError(t, errOf(gen.NextN(t.Context(), "PO", 8000)))
-			require.Len(t, said, 8, "and for the share")
+			require.Len(t, warnings, 8, "and for the share of numbers")
 		})
 	}
 }
@@ -719,55 +524,38 @@ func testShared(t *testing.T, b backend) {
 		require.ErrorIs(t, errOf(s.gen.Next(t.Context(), "*")), serial.ErrInvalidType)
 		require.Equal(t, "201", s.rdb.Get(t.Context(), s.prefix+":{*}:"+s.day).Val())
 		require.Empty(t, s.keys(), "no type has keys of its own")
+
+		for range 2 {
+			requireResult(t, fmt.Sprintf("FA%s0202", s.day))(textOf(other.NextOnce(t.Context(), "FA", "order 1")))
+		}
+		err := errOf(s.gen.NextOnce(t.Context(), "AV", "order 1"))
+		require.ErrorIs(t, err, serial.ErrConflict)
+		require.ErrorContains(t, err, `was answered with the type "FA", not "AV"`)
+		next(s, s.gen, "AV", 203)
 	}, shared)
 
 	b.run(t, "many of several types at once", func(t *testing.T, s *series) {
-		gens := []*serial.Generator{s.gen, s.generator(shared)}
-		got := barrier(t, 100, func(i int) (string, error) {
-			return gens[i%2].Next(t.Context(), []string{"A", "B", "CC", "D"}[i%4])
-		})
+		types, gens := []string{"A", "B", "CC", "D"}, []*serial.Generator{s.gen, s.generator(shared)}
 		var seqs []int64
-		for i, text := range got {
+		for i, text := range barrier(t, 100, func(i int) (string, error) { return gens[i%2].Next(t.Context(), types[i%4]) }) {
 			n, err := s.gen.Parse(text)
 			require.NoError(t, err)
-			require.Equal(t, []string{"A", "B", "CC", "D"}[i%4], n.Type)
+			require.Equal(t, types[i%4], n.Type)
 			seqs = append(seqs, n.Seq)
 		}
 		slices.Sort(seqs)
-		for i, seq := range seqs {
-			require.EqualValues(t, i+1, seq)
-		}
-	}, shared)
-
-	b.run(t, "a repeated request has one type", func(t *testing.T, s *series) {
-		for range 2 {
-			requireResult(t, fmt.Sprintf("FA%s0001", s.day))(textOf(s.gen.NextOnce(t.Context(), "FA", "order 1")))
-		}
-		wider := s.generator(shared, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"))
-		requireResult(t, fmt.Sprintf("FA%s0001", s.day))(textOf(wider.NextOnce(t.Context(), "FA", "order 1")))
-		n, err := s.gen.NextOnce(t.Context(), "AV", "order 1")
-		require.ErrorIs(t, err, serial.ErrConflict)
-		require.ErrorContains(t, err, `was answered with the type "FA", not "AV"`)
-		require.Zero(t, n)
-		next(s, s.gen, "AV", 2)
+		require.Equal(t, upTo(100), seqs)
 	}, shared)
 
 	b.run(t, "a lost counter", func(t *testing.T, s *series) {
 		next(s, s.gen, "FA", 1)
 		next(s, s.gen, "AV", 2)
-		counter := s.prefix + ":{*}:" + s.day
-		require.NoError(t, s.rdb.Set(t.Context(), counter, 1, time.Hour).Err())
+		require.NoError(t, s.rdb.Set(t.Context(), s.prefix+":{*}:"+s.day, 1, time.Hour).Err())
 		err := errOf(s.gen.Next(t.Context(), "FA"))
 		require.ErrorIs(t, err, serial.ErrCounterLost, "AV had number 2")
 		require.ErrorContains(t, err, "-shared FA SEQ")
-		require.ErrorIs(t, errOf(s.gen.Next(context.Background(), "FA")), serial.ErrCounterLost)
-		require.ErrorIs(t, errOf(s.gen.NextN(t.Context(), "FA", 2)), serial.ErrCounterLost)
-		require.ErrorIs(t, errOf(s.gen.NextOnce(t.Context(), "CN", "order 1")), serial.ErrCounterLost)
-		require.ErrorIs(t, errOf(s.gen.Peek(t.Context(), "CN")), serial.ErrCounterLost)
 		require.NoError(t, s.gen.Raise(t.Context(), "FA", 2))
 		next(s, s.gen, "AV", 3)
-		require.NoError(t, s.rdb.Del(t.Context(), counter).Err())
-		require.ErrorIs(t, errOf(s.generator(shared).Next(t.Context(), "CN")), serial.ErrCounterLost)
 	}, shared)
 
 	b.run(t, "a floor and a ledger", func(t *testing.T, s *series) {
@@ -779,24 +567,16 @@ func testShared(t *testing.T, b backend) {
 			}))
 		next(s, gen, "FA", 8)
 		next(s, gen, "AV", 9)
-		for _, r := range ledger.asked {
-			require.Equal(t, s.prefix+":*", r.Series)
-		}
-		require.NotEmpty(t, ledger.asked)
+		require.Equal(t, s.prefix+":*", ledger.asked[0].Series)
 	}, shared)
 
 	b.run(t, "numbers without a type", func(t *testing.T, s *series) {
 		gen := s.generator(shared, serial.WithTemplate("{date:yyyyMMdd}-{seq:3}"))
 		requireResult(t, s.day+"-001")(gen.Next(t.Context(), ""))
 		requireResult(t, s.day+"-002")(textOf(gen.NextOnce(t.Context(), "", "order 1")))
-		requireResult(t, s.day+"-002")(textOf(gen.NextOnce(t.Context(), "", "order 1")))
 		err := errOf(gen.Next(t.Context(), "IS"))
 		require.ErrorIs(t, err, serial.ErrInvalidType)
 		require.ErrorContains(t, err, `"IS": the template prints none; want ""`)
-		n, err := gen.Parse(s.day + "-002")
-		require.NoError(t, err)
-		require.Equal(t, "", n.Type)
-		require.EqualValues(t, 2, n.Seq)
 		require.NoError(t, s.rdb.Del(t.Context(), s.prefix+":{*}:"+s.day).Err())
 		err = errOf(gen.Next(t.Context(), ""))
 		require.ErrorIs(t, err, serial.ErrCounterLost)
@@ -805,202 +585,94 @@ func testShared(t *testing.T, b backend) {
 	}, shared)
 }
 
+// Hooks have the series of the shared counter. A number that nobody received has no type, since callers of several types
+// share a batch; other hooks have the type of the call.
 func TestSharedCounterHooks(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		var mu sync.Mutex
-		var told []string
+		var events []string
 		var unused []serial.Explanation
-		note := func(format string, args ...any) {
-			mu.Lock()
-			defer mu.Unlock()
-			told = append(told, fmt.Sprintf(format, args...))
-		}
+		note := func(event, series, typ string) { events = append(events, fmt.Sprintf("%s %s %s", event, series, typ)) }
 		hooks := serial.Hooks{
-			Issued: func(_ context.Context, i serial.IssuedInfo) { note("issued %s %s", i.Series, i.Last.Type) },
-			Failed: func(_ context.Context, i serial.FailedInfo) { note("failed %s %s", i.Series, i.Type) },
-			Opened: func(_ context.Context, i serial.OpenedInfo) { note("opened %s %s", i.Series, i.Type) },
-			Lost:   func(_ context.Context, i serial.LostInfo) { note("lost %s %s", i.Series, i.Type) },
-			NearlyExhausted: func(_ context.Context, i serial.ExhaustionInfo) {
-				note("nearly %s %s", i.Series, i.Last.Type)
-			},
-			Unused: func(_ context.Context, e serial.Explanation) {
-				mu.Lock()
-				defer mu.Unlock()
-				unused = append(unused, e)
-			},
-			NearlyExhaustedAt: 0.5,
+			Issued:          func(_ context.Context, i serial.IssuedInfo) { note("issued", i.Series, i.Last.Type) },
+			Failed:          func(_ context.Context, i serial.FailedInfo) { note("failed", i.Series, i.Type) },
+			Opened:          func(_ context.Context, i serial.OpenedInfo) { note("opened", i.Series, i.Type) },
+			Lost:            func(_ context.Context, i serial.LostInfo) { note("lost", i.Series, i.Type) },
+			NearlyExhausted: func(_ context.Context, i serial.ExhaustionInfo) { note("nearly", i.Series, i.Last.Type) },
+			Unused:          func(_ context.Context, e serial.Explanation) { unused = append(unused, e) },
 		}
-		gen := newGenerator(t, m.Client(), serial.WithSharedCounter(), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}"),
-			serial.WithHooks(hooks))
-		for i := range 6 {
-			require.NoError(t, errOf(gen.Next(t.Context(), []string{"FA", "AV"}[i%2])))
-		}
+		next := &fault{}
+		gen := newGenerator(t, m.Client(next.hook()), serial.WithSharedCounter(),
+			serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}"), serial.WithHooks(hooks))
+		require.NoError(t, errOf(gen.NextN(t.Context(), "FA", 6)))
+		next.set(lose)
+		require.NoError(t, errOf(gen.Next(t.Context(), "AV")))
+		require.NoError(t, gen.Flush(t.Context()))
+		require.Equal(t, []string{"serial:*", ""}, []string{unused[0].Series, unused[0].Type})
 		m.Del("serial:{*}:" + today(time.Local))
 		require.Error(t, errOf(gen.Next(t.Context(), "FA")))
-		require.NoError(t, gen.Raise(t.Context(), "AV", 8))
-		require.NoError(t, gen.Flush(t.Context()))
-		require.Equal(t, []string{"opened serial:* FA", "issued serial:* FA", "issued serial:* AV", "issued serial:* FA",
-			"issued serial:* AV", "issued serial:* FA", "nearly serial:* FA", "issued serial:* AV", "lost serial:* FA",
-			"failed serial:* FA", "lost serial:* AV", "opened serial:* AV"}, told)
-		for _, e := range unused {
-			require.Equal(t, "serial:*", e.Series)
-		}
+		require.Equal(t, []string{"opened serial:* FA", "issued serial:* FA", "issued serial:* AV", "nearly serial:* AV",
+			"lost serial:* FA", "failed serial:* FA"}, events)
 	})
 }
 
-// Callers of several types share a batch, so a number that nobody received has no type.
-func TestSharedCounterUnused(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		var unused []serial.Explanation
-		var slow time.Duration
-		gen := newGenerator(t, m.Client(around(func(_ redis.Cmder, send func() error) error {
-			err := send()
-			time.Sleep(slow)
-			return err
-		})), serial.WithSharedCounter(), serial.WithHooks(serial.Hooks{
-			Unused: func(_ context.Context, e serial.Explanation) { unused = append(unused, e) },
-		}))
-		require.NoError(t, errOf(gen.Next(t.Context(), "FA")))
-		slow = time.Second
-		var wg sync.WaitGroup
-		for _, typ := range []string{"FA", "AV", "CN"} {
-			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-				defer cancel()
-				require.ErrorIs(t, errOf(gen.Next(ctx, typ)), context.DeadlineExceeded)
-			})
-		}
-		wg.Wait()
-		require.NoError(t, gen.Flush(t.Context()))
-		var got []int64
-		for _, e := range unused {
-			require.Equal(t, []any{"serial:*", "", serial.CallerLeft}, []any{e.Series, e.Type, e.Reason})
-			for seq := e.First; seq <= e.Last; seq++ {
-				got = append(got, seq)
-			}
-		}
-		require.NotEmpty(t, got)
-	})
-}
-
+// An audit of a shared counter accounts for the numbers of all types, and lists them with their own types.
 func TestSharedCounterScheme(t *testing.T) {
-	scheme := func(opts ...serial.Option) *serial.Scheme {
-		s, err := serial.NewScheme(append(options(serial.WithLocation(time.UTC), serial.WithSharedCounter()), opts...)...)
-		require.NoError(t, err)
-		return s
-	}
-	s := scheme(serial.WithTemplate("{type}{date:yyMM}-{seq:4}"), serial.WithPeriod(serial.PerYear))
-	requireResult(t, "serial:*")(s.Series("FA"))
-	requireResult(t, "serial:*")(s.Series("AV"))
+	s := newScheme(t, serial.WithSharedCounter(), serial.WithTemplate("{type}{date:yyMM}-{seq:4}"),
+		serial.WithPeriod(serial.PerYear))
 	on := serial.On(2021, time.January, 1)
-
-	used := slices.Values([]string{"FA2101-0001", "AV2101-0002", "FA2102-0002", "CN2103-0005", "FA2001-0004", "FA2101-04"})
-	r, err := s.Audit("FA", on, 4, func(yield func(string, error) bool) {
-		for text := range used {
-			if !yield(text, nil) {
-				return
-			}
-		}
-	}, serial.WithExplanations(func(yield func(serial.Explanation, error) bool) {
-		e := serial.Explanation{Series: "serial:*", Type: "AV", First: 3, Last: 3, Reason: "voided", At: time.Now()}
-		_, e.Start, _ = s.Period(on)
-		yield(e, nil)
-	}))
+	e, err := s.Explanation(must(s.Parse("FA2101-0003")), must(s.Parse("AV2102-0003")), "voided", "me")
+	require.NoError(t, err)
+	require.Equal(t, "serial:*", e.Series)
+	r, err := s.Audit("FA", on, 4, used("FA2101-0001", "AV2101-0002", "FA2102-0002", "CN2103-0005", "FA2001-0004",
+		"FA2101-04"), given(e))
 	require.NoError(t, err)
 	require.Equal(t, "serial:*", r.Series)
 	require.Equal(t, []serial.Range{{First: 4, Last: 4}}, r.Unexplained)
 	require.EqualValues(t, 1, r.ExplainedCount)
 	require.Equal(t, []string{"FA2102-0002"}, texts(r.Duplicates), "with the type that was printed")
 	require.Equal(t, []string{"CN2103-0005"}, texts(r.Beyond))
-	require.EqualValues(t, []any{1, 1}, []any{int(r.OtherCount), int(r.ForeignCount)})
-
-	first, last := mustParse(t, s, "FA2101-0001"), mustParse(t, s, "AV2102-0003")
-	e, err := s.Explanation(first, last, "voided", "me")
-	require.NoError(t, err)
-	require.Equal(t, []any{"serial:*", int64(1), int64(3)}, []any{e.Series, e.First, e.Last})
-
-	_, err = serial.NewScheme(serial.WithTemplate("{date:yyyyMMdd}{seq:4}"))
-	require.ErrorContains(t, err, "{type} is missing")
-	require.ErrorContains(t, err, "WithSharedCounter")
+	require.EqualValues(t, []int64{1, 1}, []int64{r.OtherCount, r.ForeignCount})
 
 	// Without a type, widths still decide where a number ends.
-	for template, ok := range map[string][]string{
-		"{date:yyyyMMdd}{seq:4}": {"202110240001"},
-		"{seq:1+}/{date:yyyy}":   {"1/2018", "1234/2018"},
-		"{seq:1+}/{date:M/yy}":   {"2/1/23", "12/12/23"},
-		"{date:d-M-yyyy}-{seq}x": {"3-11-2020-0001x"},
-		"A{seq:3}{check:luhn}":   {"A0018"},
-		"RF{check:97-10}{seq:5}": {"RF7400001"},
+	never := serial.WithPeriod(serial.Never)
+	for text, opts := range map[string][]serial.Option{
+		"202110240001": options(serial.WithTemplate("{date:yyyyMMdd}{seq:4}")),
+		"1/2018":       options(serial.WithTemplate("{seq:1+}/{date:yyyy}"), serial.WithPeriod(serial.PerYear)),
+		"A0018":        options(serial.WithTemplate("A{seq:3}{check:luhn}"), never),
+		"RF7400001":    options(serial.WithTemplate("RF{check:97-10}{seq:5}"), never),
 	} {
-		opts := options(serial.WithTemplate(template))
-		switch {
-		case template == "{seq:1+}/{date:yyyy}":
-			opts = append(opts, serial.WithPeriod(serial.PerYear))
-		case template == "{seq:1+}/{date:M/yy}":
-			opts = append(opts, serial.WithPeriod(serial.PerMonth))
-		case template[0] == 'A' || template[0] == 'R':
-			opts = append(opts, serial.WithPeriod(serial.Never))
-		}
-		s := scheme(opts...)
-		for _, text := range ok {
-			n := mustParse(t, s, text)
-			require.Equal(t, text, n.String())
-			require.Empty(t, n.Type)
-			for _, wrong := range []string{text + "1", "1" + text, text + "x", "x" + text, text[1:], text[:len(text)-1], ""} {
-				if n, err := s.Parse(wrong); err == nil {
-					require.Equal(t, wrong, n.String(), template)
-					require.NotEqual(t, text, wrong)
-				} else {
-					require.ErrorIs(t, err, serial.ErrInvalidNumber)
-				}
+		s := newScheme(t, append(opts, serial.WithSharedCounter())...)
+		n, err := s.Parse(text)
+		require.NoError(t, err)
+		require.Equal(t, text, n.String())
+		require.Empty(t, n.Type)
+		for _, wrong := range []string{text + "1", "1" + text, text + "x", "x" + text, text[1:], text[:len(text)-1], ""} {
+			if n, err := s.Parse(wrong); err == nil {
+				require.Equal(t, wrong, n.String(), "another number")
+			} else {
+				require.ErrorIs(t, err, serial.ErrInvalidNumber)
 			}
-			require.ErrorIs(t, errOf(s.Number("IS", serial.At(n.Start), n.Seq)), serial.ErrInvalidType)
 		}
+		require.ErrorIs(t, errOf(s.Number("IS", serial.At(n.Start), n.Seq)), serial.ErrInvalidType)
 	}
 }
 
-func mustParse(t *testing.T, s *serial.Scheme, text string) serial.Number {
-	t.Helper()
-	n, err := s.Parse(text)
-	require.NoError(t, err)
-	return n
-}
-
-// A hidden sequence has one order for all types.
+// A hidden sequence has one order for all types, which depends on the key prefix. The key is copied.
 func TestSharedCounterHidden(t *testing.T) {
-	s, err := serial.NewScheme(serial.WithSharedCounter(), serial.WithLocation(time.UTC),
-		serial.WithHiddenSequence([]byte("0123456789abcdef")), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"))
-	require.NoError(t, err)
-	seen := map[string]bool{}
-	for seq := int64(1); seq <= 500; seq++ {
-		var ends []string
-		for _, typ := range []string{"FA", "AV"} {
-			n, err := s.Number(typ, serial.On(2021, time.October, 24), seq)
-			require.NoError(t, err)
-			require.Equal(t, seq, mustParse(t, s, n.String()).Seq)
-			ends = append(ends, n.String()[2:])
-		}
-		require.Equal(t, ends[0], ends[1])
-		require.False(t, seen[ends[0]])
-		seen[ends[0]] = true
+	of := func(prefix, typ string, seq int64) string {
+		key := slices.Clone(hiddenKey)
+		opts := options(serial.WithSharedCounter(), serial.WithHiddenSequence(key), serial.WithKeyPrefix(prefix),
+			serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"))
+		key[0] = byte(seq)
+		n, err := newScheme(t, opts...).Number(typ, auditedDay, seq)
+		require.NoError(t, err)
+		return n.String()[len(typ):]
 	}
-}
-
-// One caller of a process opens the period for all types.
-func TestSharedCounterOpensOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		var locks atomic.Int64
-		gen := newGenerator(t, m.Client(everyCall(func(cmds []redis.Cmder, send func() error) error {
-			for _, cmd := range cmds {
-				if cmd.Name() == "set" {
-					locks.Add(1)
-				}
-			}
-			time.Sleep(time.Millisecond) // others come meanwhile
-			return send()
-		})), serial.WithSharedCounter())
-		got := barrier(t, 20, func(i int) (string, error) { return gen.Next(t.Context(), fmt.Sprint("T", i)) })
-		require.Len(t, got, 20)
-		require.EqualValues(t, 1, locks.Load())
-	})
+	for seq := int64(1); seq <= 10; seq++ {
+		require.Equal(t, of("serial", "FA", seq), of("serial", "AV", seq))
+		require.NotEqual(t, of("serial", "FA", seq), of("shop", "FA", seq))
+	}
+	s := newScheme(t, serial.WithSharedCounter(), serial.WithHiddenSequence(hiddenKey),
+		serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"))
+	requireSeq(t, 7)(s.Parse("FA" + of("serial", "FA", 7)))
 }
