@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -38,7 +40,7 @@ func TestRollout(t *testing.T) {
 	key, otherKey := serial.WithHiddenSequence([]byte("an example's key")),
 		serial.WithHiddenSequence([]byte("another's secret"))
 
-	for row, changes := range map[string][]change{
+	rows := map[string][]change{
 		"literals, separators": {
 			{old: template("{type}{date:yyyyMMdd}{seq:4}"), new: template("{type}-{date:yyyy-MM-dd}-{seq:4}"),
 				steps: atAnyTime(day)},
@@ -64,7 +66,7 @@ func TestRollout(t *testing.T) {
 				steps: atAnyTime(day)}
 		}()},
 		"a ledger": {
-			{new: ledger(), steps: []step{oldOnly, newFirst, newOnly, {pass: day}, oldOnly}},
+			{new: ledger(), steps: []step{oldOnly, newFirst, newOnly, after(day), oldOnly}},
 			{new: ledger(), steps: []step{oldOnly, newFirst, newOnly, takeOld, oldOnly}},
 		},
 		"time zone, day start": {
@@ -101,8 +103,7 @@ func TestRollout(t *testing.T) {
 			{old: template(dated + "{seq:4}"), new: template(dated + "{seq:4}{check:damm}"), steps: byPrint(day)},
 			{old: template(dated + "{seq:4}{check:luhn}"), new: template(dated + "{seq:4}{check:damm}"), steps: byPrint(day)},
 			{old: ever("{type}{seq:7}"), new: ever("{type}{seq:7}{check:luhn}"),
-				steps: []step{oldOnly, oldFirst, {takeover: true, toNew: true, fails: true},
-					{pass: 365 * day}, oldFirst}},
+				steps: []step{oldOnly, oldFirst, denyNew, after(365 * day), oldFirst}},
 		},
 		"year token, order of tokens in a date": {
 			{old: template("{type}-{date:yyMMdd}-{seq:4}"), new: template("{type}/{date:ddMMyy}/{seq:4}"), steps: byPrint(day)},
@@ -132,27 +133,21 @@ func TestRollout(t *testing.T) {
 			{old: template("{type}-{date:yyyyMMdd}-{seq:4}"),
 				new: append(template("{type}/{date:yyyyMMdd}/{seq:4}"), serial.WithKeyPrefix("other")), steps: atAnyTime(day)},
 		},
-	} {
+	}
+	_, table, _ := strings.Cut(guide(t, "settings.md"), "\n## What may change when\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	var documented []string
+	for _, row := range regexp.MustCompile(`(?m)^\| (.*?) \| `).FindAllStringSubmatch(table, -1)[2:] {
+		documented = append(documented, row[1])
+	}
+	require.ElementsMatch(t, documented, slices.Collect(maps.Keys(rows)), "each row of the table is tested")
+	for row, changes := range rows {
 		t.Run(strings.ReplaceAll(row, "`", ""), func(t *testing.T) {
 			t.Parallel()
-			require.Contains(t, guide(t, "settings.md"), "\n| "+row+" | ", "the table has a row for it")
 			for i, c := range changes {
 				t.Run(fmt.Sprint(i), c.run)
 			}
 		})
-	}
-}
-
-// Every row of the table is tested.
-func TestRolloutHasEveryRow(t *testing.T) {
-	_, table, found := strings.Cut(guide(t, "settings.md"), "\n## What may change when\n")
-	require.True(t, found)
-	table, _, _ = strings.Cut(table, "\n## ")
-	source := unix(t, "allowed_changes_test.go")
-	rows := regexp.MustCompile(`(?m)^\| (.*?) \| `).FindAllStringSubmatch(table, -1)[2:]
-	require.NotEmpty(t, rows)
-	for _, row := range rows {
-		require.Contains(t, source, fmt.Sprintf("\t\t%q: {", row[1]))
 	}
 }
 
@@ -164,129 +159,119 @@ type change struct {
 	steps    []step
 }
 
-// A step is a time to wait, a takeover, or a burst of twenty callers. In a burst, half of them have the old settings
-// and half the new ones. The named half gets numbers; the other gets ErrConflict. If both get some, it does not matter
-// who is first.
-type step struct {
-	pass            time.Duration
-	prepare         bool // with the old settings
-	takeover, toNew bool
-	fails           bool // the takeover fails
-	first           string
-	old, new        bool
-}
+// A step is one thing that happens while two processes have the old settings, and two have the new ones.
+type step func(r *rollout)
 
+// These steps are bursts of twenty callers, who get numbers if they have the settings named, and ErrConflict otherwise.
 var (
-	both     = step{old: true, new: true}
-	oldOnly  = step{old: true}               // nobody has the new settings yet
-	newOnly  = step{new: true}               // nobody has the old settings any more
-	oldFirst = step{first: "old", old: true} // and the new ones come too early
-	newFirst = step{first: "new", new: true} // and the old ones remain
-	takeNew  = step{takeover: true, toNew: true}
-	takeOld  = step{takeover: true}
+	both     step = func(r *rollout) { r.issue(10, 10, true, true) }
+	oldOnly  step = func(r *rollout) { r.issue(20, 0, true, false) } // no process has the new settings yet
+	newOnly  step = func(r *rollout) { r.issue(0, 20, false, true) } // no process has the old settings any more
+	oldFirst step = func(r *rollout) {                               // and the new ones come too early
+		require.NoError(r.t, errOf(r.older[0].Next(r.t.Context(), "IS")))
+		r.issue(10, 10, true, false)
+	}
+	newFirst step = func(r *rollout) { // and the old ones remain
+		require.NoError(r.t, errOf(r.newer[0].Next(r.t.Context(), "IS")))
+		r.issue(10, 10, false, true)
+	}
 )
 
+// These steps are an operator's.
+var (
+	takeNew  step = func(r *rollout) { require.NoError(r.t, r.takeOver(r.newer)) }
+	takeOld  step = func(r *rollout) { require.NoError(r.t, r.takeOver(r.older)) }
+	denyNew  step = func(r *rollout) { require.ErrorIs(r.t, r.takeOver(r.newer), serial.ErrConflict) }
+	denyOld  step = func(r *rollout) { require.ErrorIs(r.t, r.takeOver(r.older), serial.ErrConflict) }
+	prepared step = func(r *rollout) { require.NoError(r.t, r.older[0].Prepare(r.t.Context(), "IS")) }
+)
+
+// after is the step in which time passes.
+func after(d time.Duration) step {
+	return func(r *rollout) {
+		r.redis.Advance(d)
+		r.last = 0
+	}
+}
+
 func atAnyTime(period time.Duration) []step {
-	return []step{oldOnly, both, newOnly, {pass: period}, both, oldOnly, newOnly}
+	return []step{oldOnly, both, newOnly, after(period), both, oldOnly, newOnly}
 }
 
 // betweenPeriods waits until all overlaps have ended: two periods of the longer kind.
 func betweenPeriods(period time.Duration) []step {
-	return []step{oldOnly, oldFirst, {pass: 2 * period}, newFirst, newOnly, {pass: 2 * period}, oldFirst, oldOnly}
+	return []step{oldOnly, oldFirst, after(2 * period), newFirst, newOnly, after(2 * period), oldFirst, oldOnly}
 }
 
 var withTakeover = []step{oldOnly, oldFirst, takeNew, newFirst, newOnly, takeOld, oldFirst, oldOnly}
 
 // never is for settings that a series keeps: neither a takeover nor time changes them. Its record lives for a week
 // after a period.
-var never = []step{oldOnly, oldFirst, {takeover: true, toNew: true, fails: true}, oldFirst, {pass: 24 * time.Hour},
-	oldFirst, {prepare: true}, {pass: 24 * time.Hour}, {takeover: true, toNew: true, fails: true}, oldFirst, oldOnly}
+var never = []step{oldOnly, oldFirst, denyNew, oldFirst, after(24 * time.Hour), oldFirst, prepared, after(24 * time.Hour),
+	denyNew, oldFirst, oldOnly}
 
 // byPrint is for changes that Takeover does not allow either.
 func byPrint(period time.Duration) []step {
-	return []step{oldOnly, oldFirst, {takeover: true, toNew: true, fails: true}, oldFirst, {prepare: true}, {pass: period},
-		newFirst, newOnly, {takeover: true, fails: true}, {pass: period}, oldFirst, oldOnly}
+	return []step{oldOnly, oldFirst, denyNew, oldFirst, prepared, after(period), newFirst, newOnly, denyOld, after(period),
+		oldFirst, oldOnly}
+}
+
+// A rollout is a change under way.
+type rollout struct {
+	change
+	t            *testing.T
+	redis        *serialtest.Redis
+	older, newer []*serial.Generator // of two processes each
+
+	mu     sync.Mutex // guards the rest
+	issued map[string]bool
+	last   int64 // last sequence of the period
 }
 
 func (c change) run(t *testing.T) {
-	now := time.Date(2021, time.October, 24, 9, 0, 0, 0, time.UTC)
-	r := serialtest.NewRedis(t, now)
-	generators := func(opts []serial.Option) []*serial.Generator { // of two processes
-		var all []*serial.Generator
-		for range 2 {
-			all = append(all,
-				newGenerator(t, r.Client(), append([]serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)},
-					opts...)...))
-		}
-		return all
+	redis := serialtest.NewRedis(t, time.Date(2021, time.October, 24, 9, 0, 0, 0, time.UTC))
+	r := &rollout{change: c, t: t, redis: redis, issued: map[string]bool{}}
+	for range 2 {
+		usual := options(serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+		r.older = append(r.older, newGenerator(t, redis.Client(), append(usual, c.old...)...))
+		r.newer = append(r.newer, newGenerator(t, redis.Client(), append(usual, c.new...)...))
 	}
-	older, newer := generators(c.old), generators(c.new)
-	var mu sync.Mutex
-	seen, greatest := map[string]bool{}, int64(0)
-	burst := func(gens []*serial.Generator, callers int, succeeds bool) func() {
-		typ := "IS"
-		if gens[0] == newer[0] {
-			typ = cmp.Or(c.newType, typ)
+	for i, step := range c.steps {
+		step(r)
+		require.False(t, t.Failed(), "step %d", i)
+	}
+}
+
+func (r *rollout) takeOver(gens []*serial.Generator) error {
+	return gens[0].Takeover(r.t.Context(), "IS", r.last)
+}
+
+// issue has callers with old and new settings call Next at once, and requires that those with either get numbers or not.
+func (r *rollout) issue(old, new int, oldGet, newGet bool) {
+	var calls sync.WaitGroup
+	for i := range old + new {
+		gens, typ, get := r.older, "IS", oldGet
+		if i >= old {
+			gens, typ, get = r.newer, cmp.Or(r.newType, "IS"), newGet
 		}
-		var wg sync.WaitGroup
-		for i := range callers {
-			wg.Go(func() {
-				for range 3 {
-					n, err := gens[i%2].NextNumber(t.Context(), typ)
-					mu.Lock()
-					switch {
-					case succeeds && err != nil:
-						t.Errorf("no number: %v", err)
-					case !succeeds && (!errors.Is(err, serial.ErrConflict) || !strings.Contains(err.Error(), c.says)):
-						t.Errorf("%v, %v instead of ErrConflict: %s", n, err, c.says)
-					case succeeds && seen[n.String()]:
-						t.Errorf("%s was issued twice", n)
-					case succeeds:
-						seen[n.String()] = true
-						greatest = max(greatest, n.Seq)
-					}
-					mu.Unlock()
+		calls.Go(func() {
+			for range 3 {
+				n, err := gens[i%2].NextNumber(r.t.Context(), typ)
+				r.mu.Lock()
+				switch {
+				case get && err != nil:
+					r.t.Errorf("no number: %v", err)
+				case !get && (!errors.Is(err, serial.ErrConflict) || !strings.Contains(err.Error(), r.says)):
+					r.t.Errorf("%v, %v instead of ErrConflict: %s", n, err, r.says)
+				case get && r.issued[n.String()]:
+					r.t.Errorf("%s was issued twice", n)
+				case get:
+					r.issued[n.String()] = true
+					r.last = max(r.last, n.Seq)
 				}
-			})
-		}
-		return wg.Wait
+				r.mu.Unlock()
+			}
+		})
 	}
-	for i, s := range c.steps {
-		switch {
-		case s.pass > 0:
-			now = now.Add(s.pass)
-			r.SetTime(now)
-			greatest = 0
-		case s.prepare:
-			require.NoError(t, older[0].Prepare(t.Context(), "IS"), "step %d", i)
-		case s.takeover:
-			gens := older
-			if s.toNew {
-				gens = newer
-			}
-			err := gens[0].Takeover(t.Context(), "IS", greatest)
-			if s.fails {
-				require.ErrorIs(t, err, serial.ErrConflict, "step %d", i)
-			} else {
-				require.NoError(t, err, "step %d", i)
-			}
-		case s.first == "" && s.old != s.new:
-			gens := older
-			if s.new {
-				gens = newer
-			}
-			burst(gens, 20, true)()
-		default:
-			for _, first := range []string{"old", "new"} { // the first one decides
-				if s.first == first {
-					_, err := map[string]*serial.Generator{"old": older[0], "new": newer[0]}[first].Next(t.Context(), "IS")
-					require.NoError(t, err, "step %d", i)
-				}
-			}
-			waitOld, waitNew := burst(older, 10, s.old), burst(newer, 10, s.new)
-			waitOld()
-			waitNew()
-		}
-		require.False(t, t.Failed(), "step %d: %+v", i, s)
-	}
+	calls.Wait()
 }

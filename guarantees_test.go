@@ -142,9 +142,10 @@ func TestLimitOfAServerThatGoesBack(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
 			limits(t, [3][2]int64{{4, 0}, {4, 7}, {4, 11}}, func(t *testing.T, remembers bool, stored *int64,
 				opts []serial.Option) (serial.Number, error) {
-				s := redistest.Start(t)
+				require.NoError(t, s.Do("FLUSHALL").Err())
 				opts = append(opts, serial.WithLocation(noon()))
 				gen := newGenerator(t, s.Client(t), opts...)
 				require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3)))

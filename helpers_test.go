@@ -28,9 +28,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if issueInChild() { // TestProcesses started this process
-		return
-	}
 	redis.SetLogger(silent{}) // go-redis logs every connection to a server that a test kills
 	redistest.RunAtOnce(8)
 	// The first lookup creates a channel for all others. If created in a synctest bubble, it could not be used outside.
@@ -56,10 +53,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 
 var errBoom = errors.New("boom")
 
-const (
-	lockExpiry = 8 * time.Second            // the longest that a crashed opener may delay the others
-	patience   = lockExpiry + 4*time.Second // the longest that a call may then take
-)
+const lockExpiry = 8 * time.Second // the longest that a crashed opener may delay the others
 
 func newGenerator(t testing.TB, client redis.UniversalClient, opts ...serial.Option) *serial.Generator {
 	t.Helper()
@@ -223,48 +217,34 @@ func (s *simulation) requireExpiries() {
 	}
 }
 
-// hook is a redis.Hook around every command. In a pipeline, it is around each command, and the last one sends all.
-type hook func(next redis.ProcessHook) redis.ProcessHook
-
-func (h hook) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return h(next) }
-
-func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
+// around returns a hook that calls f for every command; f must send it. In a pipeline, the last command sends all.
+func around(f func(cmd redis.Cmder, send func() error) error) everyCall {
+	return func(cmds []redis.Cmder, send func() error) error {
 		if cmds[0].Name() == "client" { // a connection is set up
-			return next(ctx, cmds)
+			return send()
 		}
 		sent := false
-		send := func(ctx context.Context) error {
+		next := func() error {
 			sent = true
-			return next(ctx, cmds)
+			return send()
 		}
 		for _, cmd := range slices.Backward(cmds) {
-			inner := send
-			send = func(ctx context.Context) error {
-				return h(func(ctx context.Context, cmd redis.Cmder) error {
-					if err := inner(ctx); !sent {
+			inner := next
+			next = func() error {
+				return f(cmd, func() error {
+					if err := inner(); !sent || len(cmds) == 1 {
 						return err
 					}
 					return cmd.Err()
-				})(ctx, cmd)
+				})
 			}
 		}
-		return send(ctx)
-	}
-}
-
-// around calls f for every command; f must send it.
-func around(f func(cmd redis.Cmder, send func() error) error) hook {
-	return func(next redis.ProcessHook) redis.ProcessHook {
-		return func(ctx context.Context, cmd redis.Cmder) error {
-			return f(cmd, func() error { return next(ctx, cmd) })
-		}
+		return next()
 	}
 }
 
 // counting adds the number of commands that a client sends to n, or of those with a name.
-func counting(n *atomic.Int64, name ...string) hook {
+func counting(n *atomic.Int64, name ...string) everyCall {
 	return around(func(cmd redis.Cmder, send func() error) error {
 		if name == nil || slices.Contains(name, cmd.Name()) {
 			n.Add(1)
@@ -274,7 +254,7 @@ func counting(n *atomic.Int64, name ...string) hook {
 }
 
 // losing loses answers for which now returns true: the client gets lost instead.
-func losing(lost error, now func(cmd redis.Cmder, err error) bool) hook {
+func losing(lost error, now func(cmd redis.Cmder, err error) bool) everyCall {
 	return around(func(cmd redis.Cmder, send func() error) error {
 		err := send()
 		if now(cmd, err) {
@@ -288,17 +268,6 @@ func losing(lost error, now func(cmd redis.Cmder, err error) bool) hook {
 // isAnsweredScript reports whether cmd is a script that has run, with the result err.
 func isAnsweredScript(cmd redis.Cmder, err error) bool {
 	return strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT")
-}
-
-// replacing calls f instead of sending a command, and sets the command's error to f's.
-func replacing(f func(ctx context.Context, cmd redis.Cmder) error) hook {
-	return func(redis.ProcessHook) redis.ProcessHook {
-		return func(ctx context.Context, cmd redis.Cmder) error {
-			err := f(ctx, cmd)
-			cmd.SetErr(err)
-			return err
-		}
-	}
 }
 
 // everyCall is a redis.Hook around every command and every pipeline.
@@ -318,13 +287,21 @@ func (f everyCall) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// isOpen reports whether cmd is lua/serial.lua with a grant.
-func isOpen(cmd redis.Cmder) bool {
+// stepOf returns "open" for a run of lua/serial.lua with a grant, "take" for any other run of it, and the name of any
+// other command.
+func stepOf(cmd redis.Cmder) string {
 	args := cmd.Args()
-	return strings.HasPrefix(cmd.Name(), "eval") &&
-		(args[1] == inner.SerialScript.Digest || args[1] == inner.SerialScript.Source) &&
-		strings.Contains(fmt.Sprint(args[len(args)-1]), `"grant":`)
+	if !strings.HasPrefix(cmd.Name(), "eval") ||
+		args[1] != inner.SerialScript.Digest && args[1] != inner.SerialScript.Source {
+		return cmd.Name()
+	}
+	if strings.Contains(fmt.Sprint(args[len(args)-1]), `"grant":`) {
+		return "open"
+	}
+	return "take"
 }
+
+func isOpen(cmd redis.Cmder) bool { return stepOf(cmd) == "open" }
 
 // A backend is a Redis that a behaviour suite runs on.
 type backend struct {
@@ -456,31 +433,21 @@ func (j *journal) check(t *testing.T, loc *time.Location) map[string][]int64 {
 	t.Helper()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	seen := map[string]bool{}
 	days := map[string][]int64{}
-	for _, e := range j.entries {
-		require.False(t, seen[e.number], "%s was issued twice", e.number)
-		seen[e.number] = true
-		days[e.day] = append(days[e.day], e.seq)
+	slices.SortFunc(j.entries, func(a, b entry) int { return strings.Compare(a.number, b.number) })
+	earliest := time.Now() // end of a call with a greater number
+	for i, e := range slices.Backward(j.entries) {
+		require.True(t, i == 0 || j.entries[i-1].number != e.number, "%s was issued twice", e.number)
 		require.LessOrEqual(t, e.before.In(loc).Format("20060102"), e.day, "%s", e.number)
 		require.GreaterOrEqual(t, e.after.In(loc).Format("20060102"), e.day, "%s", e.number)
+		require.False(t, e.before.After(earliest), "a greater number than %s was issued before %v", e.number, e.before)
+		if e.after.Before(earliest) {
+			earliest = e.after
+		}
+		days[e.day] = append(days[e.day], e.seq)
 	}
 	for _, seqs := range days {
 		slices.Sort(seqs)
-	}
-
-	starts, ends := slices.Clone(j.entries), slices.Clone(j.entries)
-	slices.SortFunc(starts, func(a, b entry) int { return a.before.Compare(b.before) })
-	slices.SortFunc(ends, func(a, b entry) int { return a.after.Compare(b.after) })
-	var latest entry // the returned call with the greatest number
-	for _, e := range starts {
-		for len(ends) > 0 && ends[0].after.Before(e.before) {
-			if ends[0].number > latest.number {
-				latest = ends[0]
-			}
-			ends = ends[1:]
-		}
-		require.Greater(t, e.number, latest.number, "issued later, at %v", e.before)
 	}
 	return days
 }
@@ -521,26 +488,105 @@ func (l *spyLedger) reservations() []serial.Reservation {
 	return slices.Clone(l.asked)
 }
 
-// tenSeconds starts to wait for ten seconds in the steps in which a call waits, and returns a function that returns, at
-// the end, how long that took: on a busy machine, each step is late.
-func tenSeconds() (took func() time.Duration) {
-	start := time.Now()
-	waited := make(chan time.Duration, 1)
-	go func() {
-		for range 40 {
-			time.Sleep(250 * time.Millisecond)
+// Only explain_test.go uses what follows.
+
+// hook is a redis.Hook around every command. In a pipeline, it is around each command, and the last one sends all.
+type hook func(next redis.ProcessHook) redis.ProcessHook
+
+func (h hook) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return h(next) }
+
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == "client" { // a connection is set up
+			return next(ctx, cmds)
 		}
-		waited <- time.Since(start)
-	}()
-	return func() time.Duration { return <-waited }
+		sent := false
+		send := func(ctx context.Context) error {
+			sent = true
+			return next(ctx, cmds)
+		}
+		for _, cmd := range slices.Backward(cmds) {
+			inner := send
+			send = func(ctx context.Context) error {
+				return h(func(ctx context.Context, cmd redis.Cmder) error {
+					if err := inner(ctx); !sent {
+						return err
+					}
+					return cmd.Err()
+				})(ctx, cmd)
+			}
+		}
+		return send(ctx)
+	}
 }
 
-// inTenSeconds requires that a call without a deadline returns in ten seconds, in real time, and a second more.
-func inTenSeconds(t *testing.T, call func()) {
-	t.Helper()
-	start, limit := time.Now(), tenSeconds()
-	call()
-	if took := time.Since(start); took > 10*time.Second {
-		require.Less(t, took, limit()+time.Second)
+// A line is the network between a client and a simulation.
+type line struct {
+	mu    sync.Mutex
+	delay time.Duration // of every dial and of every reply
+}
+
+// slow sets the delay.
+func (l *line) slow(delay time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.delay = delay
+}
+
+// due returns when a reply that is sent now arrives.
+func (l *line) due() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Now().Add(l.delay)
+}
+
+// client returns a client of s, with a pool in which no caller waits: go-redis keeps the timers of those who do for the
+// next one, in whichever bubble that is.
+func (l *line) client(s *simulation, read time.Duration) *redis.Client {
+	return closing(s.t, redis.NewClient(&redis.Options{
+		Addr:        "127.0.0.1:6379",
+		PoolSize:    2 * manyTypes,
+		ReadTimeout: read,
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			time.Sleep(time.Until(l.due()))
+			server, err := s.Dial()
+			if err != nil {
+				return nil, err
+			}
+			client, end := net.Pipe()
+			go forward(server, end, time.Now)
+			go forward(end, server, l.due)
+			return client, nil
+		},
+	}))
+}
+
+// forward delivers data from src to dst when it is due. It reads on meanwhile, as a network does: miniredis holds a lock
+// while it writes.
+func forward(dst, src net.Conn, due func() time.Time) {
+	type packet struct {
+		data []byte
+		due  time.Time
+	}
+	packets := make(chan packet, 1000)
+	go func() {
+		defer func() { _ = src.Close() }()
+		for p := range packets {
+			time.Sleep(time.Until(p.due))
+			if _, err := dst.Write(p.data); err != nil {
+				_ = src.Close() // ends the loop below
+			}
+		}
+		_ = dst.Close()
+	}()
+	defer close(packets)
+	for {
+		buffer := make([]byte, 16<<10)
+		n, err := src.Read(buffer)
+		if err != nil {
+			return
+		}
+		packets <- packet{buffer[:n], due()}
 	}
 }

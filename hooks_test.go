@@ -8,11 +8,9 @@ import (
 	"io"
 	"log"
 	"log/slog"
-	"math"
 	"net"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,53 +20,56 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	inner "github.com/dailyserial/serial/internal/series"
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// heard records what hooks receive, without durations unless they are remarkable.
-type heard struct {
-	mu    sync.Mutex
-	lines []string
+// lines are what hooks or a logger have reported.
+type lines struct {
+	mu  sync.Mutex
+	all []string
 }
 
-func (h *heard) say(ctx context.Context, format string, args ...any) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.lines = append(h.lines, fmt.Sprintf(format, args...)+fmt.Sprint(ctx.Value(h)))
+func (l *lines) add(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, fmt.Sprintf(format, args...))
 }
 
-// take returns the events since the last call.
-func (h *heard) take() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	lines := h.lines
-	h.lines = nil
-	return lines
+// take returns the lines since the last call.
+func (l *lines) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.all
+	l.all = nil
+	return all
 }
 
-func (h *heard) hooks() serial.Hooks {
+// hooks return hooks that add lines, with the caller in the context.
+func (l *lines) hooks() serial.Hooks {
 	return serial.Hooks{
 		Issued: func(ctx context.Context, i serial.IssuedInfo) {
-			h.say(ctx, "issued %d to %v in %v", i.Count, i.Last, i.Duration)
+			l.add("%v: issued %d to %v in %v", ctx.Value(l), i.Count, i.Last, i.Duration)
 		},
 		Failed: func(ctx context.Context, i serial.FailedInfo) {
-			h.say(ctx, "failed %d %s: %v", i.Count, i.Type, errors.Is(i.Err, serial.ErrExhausted))
+			l.add("%v: failed %d %s: %v", ctx.Value(l), i.Count, i.Type, errors.Is(i.Err, serial.ErrExhausted))
 		},
 		Opened: func(ctx context.Context, i serial.OpenedInfo) {
-			h.say(ctx, "opened %s %s after %v", i.Type, i.Start.Format("20060102"), i.Wait)
+			l.add("%v: opened %s %s after %v", ctx.Value(l), i.Type, i.Start.Format("20060102"), i.Wait)
 			time.Sleep(time.Minute) // not counted in the call's duration
 		},
 		Lost: func(ctx context.Context, i serial.LostInfo) {
-			h.say(ctx, "lost %s %s: %q, %s", i.Type, i.Start.Format("20060102"), i.Held, outcome(i))
+			l.add("%v: lost %s %s: %q, %s", ctx.Value(l), i.Type, i.Start.Format("20060102"), i.Held, outcome(i))
 		},
-		ClockCorrected: func(ctx context.Context, i serial.ClockInfo) { h.say(ctx, "clock %v, not %v", i.Offset, i.Before) },
+		ClockCorrected: func(ctx context.Context, i serial.ClockInfo) {
+			l.add("%v: clock %v, not %v", ctx.Value(l), i.Offset, i.Before)
+		},
 		NearlyExhausted: func(ctx context.Context, i serial.ExhaustionInfo) {
-			h.say(ctx, "%d of %d used, %v", i.Used, i.Size, i.Last)
+			l.add("%v: %d of %d used, %v", ctx.Value(l), i.Used, i.Size, i.Last)
 		},
 	}
 }
@@ -86,90 +87,72 @@ func outcome(i serial.LostInfo) string {
 	return "not repaired"
 }
 
+// Every event calls its hook, in order and with the call's context.
 func TestHooks(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		h := &heard{}
-		ctx := context.WithValue(t.Context(), h, " ok")
+		l := &lines{}
+		ctx := context.WithValue(t.Context(), l, "me")
 		slow := around(func(cmd redis.Cmder, send func() error) error {
 			if cmd.Name() == "set" {
 				time.Sleep(time.Second)
 			}
 			return send()
 		})
-		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithHooks(h.hooks()),
+		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithHooks(l.hooks()),
 			serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"), serial.WithStart(50)}
 		gen := newGenerator(t, m.Client(slow), opts...)
-		requireHeard := func(want ...string) {
+		requireLines := func(want ...string) {
 			t.Helper()
 			for i := range want {
-				want[i] += " ok"
+				want[i] = "me: " + want[i]
 			}
-			require.Equal(t, want, h.take())
+			require.Equal(t, want, l.take())
 		}
-		next := func(gen *serial.Generator) {
-			t.Helper()
-			require.NoError(t, errOf(gen.Next(ctx, "IS")))
-		}
+		next := func(n int) error { return errOf(gen.NextN(ctx, "IS", n)) }
 
-		next(gen)
-		requireHeard("opened IS 20000101 after 1s", "issued 1 to IS2000010150 in 1s")
-		require.NoError(t, errOf(gen.NextN(ctx, "IS", 3)))
+		require.NoError(t, next(1))
+		requireLines("opened IS 20000101 after 1s", "issued 1 to IS2000010150 in 1s")
+		require.NoError(t, next(3))
 		require.NoError(t, errOf(gen.NextOnce(ctx, "IS", "a")))
 		require.NoError(t, errOf(gen.NextOnce(ctx, "IS", "a")))
-		requireHeard("issued 3 to IS2000010153 in 0s", "issued 1 to IS2000010154 in 0s", "issued 0 to IS2000010154 in 0s")
+		requireLines("issued 3 to IS2000010153 in 0s", "issued 1 to IS2000010154 in 0s", "issued 0 to IS2000010154 in 0s")
 
-		require.ErrorIs(t, errOf(gen.NextN(ctx, "IS", 51)), serial.ErrExhausted)
+		require.ErrorIs(t, next(51), serial.ErrExhausted)
 		require.ErrorIs(t, errOf(gen.Next(ctx, "I S")), serial.ErrInvalidType)
 		require.Error(t, errOf(gen.NextOnce(ctx, "IS", "")))
-		require.Error(t, errOf(gen.NextN(ctx, "IS", 0)))
-		requireHeard("failed 51 IS: true", "failed 1 I S: false", "failed 1 IS: false", "failed 0 IS: false")
+		require.Error(t, next(0))
+		requireLines("failed 51 IS: true", "failed 1 I S: false", "failed 1 IS: false", "failed 0 IS: false")
 
 		// 80 % of 50 numbers are 40: reached at 89.
-		require.NoError(t, errOf(gen.NextN(ctx, "IS", 34)))
-		next(gen)
-		next(gen)
-		requireHeard("issued 34 to IS2000010188 in 0s", "issued 1 to IS2000010189 in 0s", "40 of 50 used, IS2000010189",
+		require.NoError(t, next(34))
+		require.NoError(t, next(1))
+		require.NoError(t, next(1))
+		requireLines("issued 34 to IS2000010188 in 0s", "issued 1 to IS2000010189 in 0s", "40 of 50 used, IS2000010189",
 			"issued 1 to IS2000010190 in 0s")
 
 		m.Set("serial:{IS}:20000101", "7")
-		require.ErrorIs(t, errOf(gen.Next(ctx, "IS")), serial.ErrCounterLost)
-		require.ErrorIs(t, errOf(gen.Peek(ctx, "IS")), serial.ErrCounterLost)
-		requireHeard(`lost IS 20000101: "7", not repaired`, "failed 1 IS: false", `lost IS 20000101: "7", not repaired`)
+		require.ErrorIs(t, next(1), serial.ErrCounterLost)
+		requireLines(`lost IS 20000101: "7", not repaired`, "failed 1 IS: false")
 		require.NoError(t, gen.Raise(ctx, "IS", 60))
-		next(gen)
-		requireHeard(`lost IS 20000101: "7", repaired`, "opened IS 20000101 after 0s", "issued 1 to IS2000010191 in 0s")
-		require.NoError(t, gen.Raise(ctx, "IS", 95))
+		require.NoError(t, next(1))
+		requireLines(`lost IS 20000101: "7", repaired`, "opened IS 20000101 after 0s", "issued 1 to IS2000010191 in 0s")
 		require.NoError(t, gen.Prepare(ctx, "IS"))
-		requireHeard()
+		requireLines()
 
 		// Redis's clock is an hour ahead: the hook runs once, on the next day.
 		m.SetTime(time.Now().Add(24 * time.Hour))
 		time.Sleep(23*time.Hour + 30*time.Minute)
 		m.SetTime(time.Now().Add(59 * time.Minute))
-		next(gen)
-		got := h.take()
+		require.NoError(t, next(1))
+		got := l.take()
 		require.Len(t, got, 2, got)
-		require.Equal(t, "clock 59m0s, not 0s ok", got[0])
-		m.SetTime(time.Time{})
-
-		// With a ledger, a lost counter is repaired, and the hook runs too.
-		time.Sleep(24 * time.Hour)
-		l := new(serialtest.Ledger)
-		gen = newGenerator(t, m.Client(), append(opts, serial.WithLedger(l, 10))...)
-		next(gen)
-		m.Del("serial:{IS}:" + time.Now().Format("20060102"))
-		next(gen)
-		got = h.take()
-		require.Len(t, got, 5)
-		require.Equal(t, "lost IS "+time.Now().Format("20060102")+`: "", repaired ok`, got[2])
+		require.Equal(t, "me: clock 59m0s, not 0s", got[0])
 	})
 }
 
 // Lost reports whether the call repaired the counter, whether a later one may, or whether an operator must. LogHooks
 // logs only the last case as an error.
 func TestHooksOfLosses(t *testing.T) {
-	const repaired, pending, lost = "repaired", "pending", "not repaired"
-	const none, floor, ledger = "", "floor", "ledger"
 	next := func(ctx context.Context, gen *serial.Generator) error { return errOf(gen.Next(ctx, "IS")) }
 	peek := func(ctx context.Context, gen *serial.Generator) error { return errOf(gen.Peek(ctx, "IS")) }
 	audit := func(ctx context.Context, gen *serial.Generator) error {
@@ -177,81 +160,37 @@ func TestHooksOfLosses(t *testing.T) {
 	}
 	raise := func(ctx context.Context, gen *serial.Generator) error { return gen.Raise(ctx, "IS", 3) }
 	prepare := func(ctx context.Context, gen *serial.Generator) error { return gen.Prepare(ctx, "IS") }
-	impatient := func(ctx context.Context, gen *serial.Generator) error {
-		ctx, cancel := context.WithTimeout(ctx, time.Second/2)
-		defer cancel()
-		return next(ctx, gen)
-	}
+	broken := serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return 0, errBoom })
 	for _, row := range []struct {
-		before, source string // before and after the loss
-		name           string
-		call           func(context.Context, *serial.Generator) error
-		fault, err     error
-		want           string
+		option    serial.Option
+		call      func(context.Context, *serial.Generator) error
+		err       error
+		want, log string
 	}{
-		{none, none, "next", next, nil, serial.ErrCounterLost, lost},
-		{none, none, "prepare", prepare, nil, serial.ErrCounterLost, lost},
-		{none, none, "peek", peek, nil, serial.ErrCounterLost, lost},
-		{none, none, "audit", audit, nil, serial.ErrCounterLost, lost},
-		{none, none, "raise", raise, nil, nil, repaired},
-		{floor, floor, "next", next, nil, nil, repaired},
-		{floor, floor, "prepare", prepare, nil, nil, repaired},
-		{floor, floor, "peek", peek, nil, serial.ErrCounterLost, pending},
-		{floor, floor, "audit", audit, nil, serial.ErrCounterLost, pending},
-		{floor, floor, "failure", next, errBoom, errBoom, pending},
-		{floor, floor, "caller leaves", impatient, nil, context.DeadlineExceeded, pending},
-		{ledger, ledger, "next", next, nil, nil, repaired},
-		{ledger, ledger, "peek", peek, nil, serial.ErrCounterLost, pending},
-		{ledger, ledger, "failure", next, errBoom, errBoom, pending},
-		{none, ledger, "next", next, nil, serial.ErrCounterLost, lost},
+		{serial.WithRetention(1), next, serial.ErrCounterLost, "not repaired", "ERROR counter lost"},
+		{serial.WithRetention(1), prepare, serial.ErrCounterLost, "not repaired", "ERROR counter lost"},
+		{serial.WithRetention(1), audit, serial.ErrCounterLost, "not repaired", "ERROR counter lost"},
+		{serial.WithRetention(1), raise, nil, "repaired", "WARN counter repaired"},
+		{fixedFloor(3), next, nil, "repaired", "WARN counter repaired"},
+		{fixedFloor(3), peek, serial.ErrCounterLost, "pending", "WARN counter lost"},
+		{broken, next, errBoom, "pending", "WARN counter lost"},
+		{serial.WithLedger(new(serialtest.Ledger), 10), peek, serial.ErrCounterLost, "pending", "WARN counter lost"},
+		{serial.WithLedger(new(serialtest.Ledger), 10), next, serial.ErrCounterLost, "not repaired", "ERROR counter lost"},
 	} {
-		runInBubble(t, fmt.Sprintf("%s, %s, %s", row.before, row.source, row.name), func(t *testing.T, m *simulation) {
-			var outcomes []string
-			var l logbook
-			var fault error
-			after := int64(-10)
-			generator := func(source string) *serial.Generator {
-				opts := options(serial.WithLocation(time.UTC), serial.WithHooks(serial.LogHooks(l.logger())),
-					serial.WithHooks(serial.Hooks{
-						Lost: func(_ context.Context, i serial.LostInfo) { outcomes = append(outcomes, outcome(i)) },
-					}))
-				switch source {
-				case floor:
-					opts = append(opts, serial.WithFloor(func(context.Context, string, time.Time) (int64, error) {
-						time.Sleep(time.Second)
-						return 3, fault
-					}))
-				case ledger:
-					opts = append(opts, serial.WithLedger(ledgerFunc(func() (int64, error) {
-						after += 10
-						return after, fault
-					}), 10))
-				}
-				return newGenerator(t, m.Client(), opts...)
-			}
-			gen := generator(row.before)
-			require.NoError(t, next(t.Context(), gen))
-			if row.source != row.before {
-				gen = generator(row.source)
-			}
+		inBubble(t, func(t *testing.T, m *simulation) {
+			var heard, logged lines
+			require.NoError(t, errOf(newGenerator(t, m.Client(), serial.WithLocation(time.UTC)).Next(t.Context(), "IS")))
 			m.Del("serial:{IS}:20000101")
-			require.Empty(t, outcomes)
-			l.take()
-			fault = row.fault
-
-			if err := row.call(t.Context(), gen); row.err != nil {
-				require.ErrorIs(t, err, row.err)
-			} else {
-				require.NoError(t, err)
-			}
-			require.Equal(t, []string{row.want}, outcomes)
-			want := map[string]string{
-				repaired: `level=WARN msg="serial: counter repaired"`,
-				pending:  `level=WARN msg="serial: counter lost"`,
-				lost:     `level=ERROR msg="serial: counter lost"`,
-			}[row.want]
-			require.Equal(t, want+" type=IS start=2000-01-01T00:00:00.000Z", l.take()[0])
-			time.Sleep(time.Minute) // for abandoned commands
+			gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), row.option,
+				serial.WithHooks(serial.LogHooks(logged.logger())),
+				serial.WithHooks(serial.Hooks{
+					Lost: func(_ context.Context, i serial.LostInfo) { heard.add("%s", outcome(i)) },
+				}))
+			require.ErrorIs(t, row.call(t.Context(), gen), row.err)
+			require.Equal(t, []string{row.want}, heard.take())
+			level, event, _ := strings.Cut(row.log, " ")
+			require.Equal(t, fmt.Sprintf(`level=%s msg="serial: %s" type=IS start=2000-01-01T00:00:00.000Z`, level, event),
+				logged.take()[0])
 		})
 	}
 }
@@ -259,26 +198,26 @@ func TestHooksOfLosses(t *testing.T) {
 // An audit of yesterday that finds today's counter lost, since Redis has passed midnight, repairs nothing.
 func TestHooksOfAuditAcrossMidnight(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		h := &heard{}
+		var l lines
 		generator := func() *serial.Generator {
-			return newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithMaxSkew(-1),
-				serial.WithRetention(1), serial.WithHooks(serial.Hooks{Lost: h.hooks().Lost}))
+			return newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithRetention(1),
+				serial.WithHooks(serial.Hooks{Lost: l.hooks().Lost}))
 		}
 		yesterday := time.Now()
 		require.NoError(t, errOf(generator().Next(t.Context(), "IS")))
 		m.SetTime(yesterday.AddDate(0, 0, 1))
 		require.NoError(t, errOf(generator().Next(t.Context(), "IS")))
 		m.Del("serial:{IS}:20000102")
-		ctx := context.WithValue(t.Context(), h, "")
-		require.NoError(t, errOf(generator().Audit(ctx, "IS", serial.At(yesterday), used("IS200001010001"))))
-		require.Contains(t, h.take(), `lost IS 20000102: "", not repaired`)
+		none := func(func(string, error) bool) {}
+		require.NoError(t, errOf(generator().Audit(t.Context(), "IS", serial.At(yesterday), none)))
+		require.Contains(t, l.take(), `<nil>: lost IS 20000102: "", not repaired`)
 	})
 }
 
 // A period that was opened with a lower start is also nearly exhausted once most of its numbers are used.
 func TestNearlyExhaustedBelowTheStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		h := &heard{}
+		h := &lines{}
 		opts := options(serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
 		require.NoError(t, errOf(newGenerator(t, m.Client(), opts...).NextN(t.Context(), "IS", 78)))
 		late := newGenerator(t, m.Client(), append(opts, serial.WithStart(95), serial.WithHooks(h.hooks()))...)
@@ -289,97 +228,65 @@ func TestNearlyExhaustedBelowTheStart(t *testing.T) {
 	})
 }
 
-// Several generators may share one option, concurrently.
-func TestHooksOfSeveral(t *testing.T) {
-	rdb := simulate(t).Client()
-	option := serial.WithHooks(serial.Hooks{})
-	var wg sync.WaitGroup
-	for range 2 {
-		wg.Go(func() {
-			require.NoError(t, errOf(serial.New(rdb, option)))
-		})
-	}
-	wg.Wait()
-}
-
 // A hook that panics, blocks or calls the generator stops no other caller, and the number is issued.
 func TestHooksMisbehave(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var gen *serial.Generator
 		block := make(chan struct{})
-		var blocked, inner atomic.Bool
 		gen = newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
 			Opened: func(context.Context, serial.OpenedInfo) { panic("boom") },
 			Issued: func(ctx context.Context, i serial.IssuedInfo) {
 				switch {
 				case i.Last.Type == "BLOCKS":
-					blocked.Store(true)
 					<-block
-				case i.Last.Type == "ASKS" && inner.CompareAndSwap(false, true):
-					require.NoError(t, errOf(gen.Next(ctx, "ASKS")))
+				case i.Last.Type == "ASKS" && i.Last.Seq == 1:
+					requireResult(t, "ASKS200001010002")(gen.Next(ctx, "ASKS"))
 				}
 				panic("boom")
 			},
 			Failed: func(context.Context, serial.FailedInfo) { panic("boom") },
 		}))
 		var wg sync.WaitGroup
-		wg.Go(func() {
-			requireResult(t, "BLOCKS200001010001")(gen.Next(t.Context(), "BLOCKS"))
-		})
+		wg.Go(func() { requireResult(t, "BLOCKS200001010001")(gen.Next(t.Context(), "BLOCKS")) })
 		synctest.Wait()
-		require.True(t, blocked.Load())
 		for _, typ := range []string{"IS", "ASKS"} {
 			requireResult(t, typ+"200001010001")(gen.Next(t.Context(), typ))
 		}
-		number, err := newGenerator(t, m.Client(), serial.WithLocation(time.UTC)).Next(t.Context(), "BLOCKS")
-		require.NoError(t, err)
-		require.Equal(t, "BLOCKS200001010002", number, "the lock is free")
+		other := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
+		requireResult(t, "BLOCKS200001010002", "the lock is free")(other.Next(t.Context(), "BLOCKS"))
 		require.ErrorIs(t, errOf(gen.Next(t.Context(), "")), serial.ErrInvalidType)
 		close(block)
 		wg.Wait()
 	})
 }
 
-// Callers who share a script call run Issued for each of them, and NearlyExhausted once.
+// Callers who share a script call run Issued for each of them. Each hook is called once for a nearly exhausted period,
+// when its own share is used.
 func TestHooksOfMany(t *testing.T) {
 	m := simulate(t)
-	var issued, near atomic.Int64
-	gen := newGenerator(t, m.Client(), serial.WithLocation(noon()), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"),
-		serial.WithHooks(serial.Hooks{
-			Issued:            func(_ context.Context, i serial.IssuedInfo) { issued.Add(int64(i.Count)) },
-			NearlyExhausted:   func(context.Context, serial.ExhaustionInfo) { near.Add(1) },
-			NearlyExhaustedAt: 0.5,
+	var issued atomic.Int64
+	var shares [3]lines
+	opts := options(serial.WithLocation(noon()), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
+	for i := range shares {
+		opts = append(opts, serial.WithHooks(serial.Hooks{
+			Issued:            func(_ context.Context, info serial.IssuedInfo) { issued.Add(int64(info.Count)) },
+			NearlyExhausted:   func(_ context.Context, info serial.ExhaustionInfo) { shares[i].add("%d", info.Used) },
+			NearlyExhaustedAt: float64(i+1) / 4,
 		}))
-	barrier(t, 99, func(int) (string, error) { return gen.Next(t.Context(), "IS") })
-	require.EqualValues(t, 99, issued.Load())
-	require.EqualValues(t, 1, near.Load())
-}
-
-// A logbook holds a logger's lines, without times.
-type logbook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logbook) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-// take returns the lines since the last call.
-func (l *logbook) take() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	text := strings.TrimSuffix(l.text.String(), "\n")
-	l.text.Reset()
-	if text == "" {
-		return nil
 	}
-	return strings.Split(text, "\n")
+	gen := newGenerator(t, m.Client(), opts...)
+	barrier(t, 20, func(int) (string, error) { return gen.Next(t.Context(), "IS") })
+	for range 79 {
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+	}
+	require.EqualValues(t, 3*99, issued.Load())
+	for i, want := range []string{"25", "50", "75"} {
+		require.Equal(t, []string{want}, shares[i].take())
+	}
 }
 
-func (l *logbook) logger() *slog.Logger {
+// logger returns a logger that adds lines, without times.
+func (l *lines) logger() *slog.Logger {
 	return slog.New(callerHandler{slog.NewTextHandler(l, &slog.HandlerOptions{
 		Level: slog.LevelDebug,
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -389,6 +296,11 @@ func (l *logbook) logger() *slog.Logger {
 			return a
 		},
 	})})
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	l.add("%s", bytes.TrimSuffix(line, []byte("\n")))
+	return len(line), nil
 }
 
 // A callerHandler adds the caller from the context.
@@ -404,7 +316,7 @@ func (h callerHandler) Handle(ctx context.Context, r slog.Record) error {
 // Events that an operator should know are logged, at their level and with the call's context; issued numbers are not.
 func TestLogHooks(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		l := &logbook{}
+		l := &lines{}
 		hooks := serial.LogHooks(l.logger())
 		require.Nil(t, hooks.Issued)
 		require.Nil(t, hooks.Unused)
@@ -467,18 +379,10 @@ func TestLogHooksOfClocks(t *testing.T) {
 		{-999 * time.Millisecond, 0, "INFO", "differs", "offset=-999ms before=0s"},
 		{time.Hour, time.Hour - time.Millisecond, "INFO", "differs", "offset=1h0m0s before=59m59.999s"},
 	} {
-		l := &logbook{}
+		l := &lines{}
 		serial.LogHooks(l.logger()).ClockCorrected(t.Context(), serial.ClockInfo{Offset: row.offset, Before: row.before})
 		require.Equal(t, []string{"level=" + row.level + ` msg="serial: clock ` + row.event + `" ` + row.attrs}, l.take())
 	}
-
-	inBubble(t, func(t *testing.T, m *simulation) {
-		l := &logbook{}
-		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithHooks(serial.LogHooks(l.logger())))
-		m.SetTime(time.Now().AddDate(0, 0, 9))
-		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
-		require.Regexp(t, `^level=WARN msg="serial: clock differs" offset=216h0m0s before=0s$`, l.take()[0])
-	})
 }
 
 // The level of a failed call depends on who caused the failure. Only harmless parts of its error's text are logged.
@@ -515,8 +419,11 @@ func TestLogHooksOfFailures(t *testing.T) {
 		{nil, redisError("serial:{IS}"), "ERROR another failure"},
 		{nil, redisError("X1 7"), "ERROR another failure"},
 		{nil, redis.Nil, "ERROR another failure"},
+		{nil, fmt.Errorf("%w of IS failed: %w", inner.ErrFloor, io.EOF), "ERROR the floor: EOF"},
+		{nil, fmt.Errorf("%w of IS failed: %w", inner.ErrLedger, serial.ErrConflict),
+			"ERROR the ledger: serial: conflicting period"},
 	} {
-		l := &logbook{}
+		l := &lines{}
 		if row.ctx == nil {
 			row.ctx = t.Context()
 		}
@@ -535,279 +442,55 @@ func TestLogHooksOfFailures(t *testing.T) {
 	}
 }
 
-// The log distinguishes a failure of the floor or the ledger from one of Redis.
-func TestLogHooksNameFloorAndLedger(t *testing.T) {
-	ledger := func(err error) serial.Option {
-		return serial.WithLedger(ledgerFunc(func() (int64, error) { return -1, err }), 10)
-	}
-	for _, row := range []struct {
-		option serial.Option
-		want   string
-	}{
-		{fixedFloor(-1), "the floor"},
-		{serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return 0, io.EOF }), "the floor: EOF"},
-		{ledger(nil), "the ledger"},
-		{ledger(serial.ErrConflict), "the ledger: serial: conflicting period"},
-	} {
-		inBubble(t, func(t *testing.T, m *simulation) {
-			l := &logbook{}
-			gen := newGenerator(t, m.Client(), serial.WithHooks(serial.LogHooks(l.logger())), row.option)
-			require.Error(t, errOf(gen.Next(t.Context(), "IS")))
-			require.Equal(t, []string{`level=ERROR msg="serial: no number issued" type=IS error="` + row.want + `" duration=0s`},
-				l.take())
-		})
-	}
-}
-
 // A redisError is an error that Redis replies.
 type redisError string
 
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
-// secretSeries is the type ORD, whose sequence is hidden, and at 740291.
-type secretSeries struct {
-	*simulation
-	book    logbook         // what LogHooks has logged
-	reports strings.Builder // what the hooks received
-	printed []string        // the numbers issued
-	gen     *serial.Generator
-}
-
-// generator returns a generator of the series whose hooks log.
-func (s *secretSeries) generator(client redis.UniversalClient, opts ...serial.Option) *serial.Generator {
-	return newGenerator(s.t, client, append(options(serial.WithLocation(time.UTC), serial.WithHooks(s.hooks()),
-		serial.WithTemplate("{type}-{date:yyMMdd}-{seq:6}"), serial.WithHiddenSequence([]byte("an example's key")),
-		serial.WithHooks(serial.LogHooks(s.book.logger()))), opts...)...)
-}
-
-// other returns a generator like another process's.
-func (s *secretSeries) other(opts ...serial.Option) *serial.Generator {
-	return s.generator(s.Client(), opts...)
-}
-
-func (s *secretSeries) hooks() serial.Hooks {
-	return serial.Hooks{
-		Issued: func(_ context.Context, i serial.IssuedInfo) { s.printed = append(s.printed, i.Last.String()) },
-		Failed: func(_ context.Context, i serial.FailedInfo) { fmt.Fprintln(&s.reports, i.Type, i.Err) },
-		Lost:   func(_ context.Context, i serial.LostInfo) { fmt.Fprintln(&s.reports, i.Held) },
-	}
-}
-
-func (s *secretSeries) next(gen *serial.Generator) error {
-	return errOf(gen.Next(s.t.Context(), "ORD"))
-}
-
-func (s *secretSeries) once(gen *serial.Generator, id string) error {
-	return errOf(gen.NextOnce(s.t.Context(), "ORD", id))
-}
-
-// answerInfo sets the server's reply to INFO.
-func (s *secretSeries) answerInfo(answer func(c *server.Peer)) {
-	s.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
-		if strings.EqualFold(cmd, "INFO") {
-			answer(c)
-			return true
-		}
-		return false
-	})
-}
-
-// Whatever is refused or fails: the log of a hidden series contains no number, sequence, key or request. The texts of
-// the errors contain all of these, except the AES key.
+// The log of a hidden series contains no number, sequence, key or request, whatever is refused or fails. The texts of
+// the errors contain all of these.
 func TestLogHooksKeepSecrets(t *testing.T) {
-	const counter, revealing = "serial:{ORD}:20000101", "serial:{ORD}:20000101 is at 740291"
-	var errs strings.Builder
-	for says, call := range map[string]func(s *secretSeries) error{
-		`holds "740255", and 740291 is the last`: func(s *secretSeries) error {
-			require.NoError(s.t, s.Set(counter, "740255"))
-			return s.next(s.gen)
-		},
-		"is gone, and 740291 is the last": func(s *secretSeries) error {
-			s.Del(counter)
-			return s.next(s.gen)
-		},
-		"holds a value that is not a string": func(s *secretSeries) error {
-			s.Del(counter)
-			s.HSet(counter, "740291", revealing)
-			return s.next(s.gen)
-		},
-		"is at 940291 of 999999": func(s *secretSeries) error {
-			var err error
-			for range 3 {
-				_, err = s.gen.NextN(s.t.Context(), "ORD", 100_000)
-			}
-			return err
-		},
-		"too few numbers left since": func(s *secretSeries) error {
-			lost := false
-			gen := s.generator(s.Client(losing(io.ErrUnexpectedEOF, func(cmd redis.Cmder, err error) bool {
-				first := isAnsweredScript(cmd, err) && !lost
-				lost = lost || first
-				return first
-			})))
-			require.NoError(s.t, s.gen.Raise(s.t.Context(), "ORD", 940_200))
-			return errOf(gen.NextN(s.t.Context(), "ORD", 50_000))
-		},
-		"entered by a clock that was ahead": func(s *secretSeries) error {
-			time.Sleep(24 * time.Hour)
-			require.NoError(s.t, s.next(s.gen))
-			s.SetTime(time.Now().Add(-time.Minute))
-			return s.next(s.gen)
-		},
-		"would be opened at": func(s *secretSeries) error {
-			s.SetTime(time.Now().AddDate(0, 0, 9))
-			return s.next(s.gen)
-		},
-		"does not stay in one period": func(s *secretSeries) error {
-			now, jump := time.Now(), 24*time.Hour
-			return s.next(s.generator(s.Client(around(func(cmd redis.Cmder, send func() error) error {
-				now, jump = now.Add(jump), -jump
-				s.SetTime(now)
-				return send()
-			})), serial.WithMaxSkew(-1)))
-		},
-		"serial: not replicated": func(s *secretSeries) error { return s.next(s.other(confirmedBy(1))) },
-		"were printed with another": func(s *secretSeries) error {
-			return s.next(s.other(serial.WithHiddenSequence([]byte("another's secrets"[:16]))))
-		},
-		"it is counted by days": func(s *secretSeries) error {
-			return s.next(s.other(serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}-{date:yyMM}-{seq:6}")))
-		},
-		"this version did not write": func(s *secretSeries) error {
-			s.HSet("serial:{ORD}", "entered", revealing)
-			return s.next(s.gen)
-		},
-		"another time zone or day start": func(s *secretSeries) error {
-			return s.next(s.other(serial.WithLocation(time.FixedZone("", 3600))))
-		},
-		"are reserved in a ledger": func(s *secretSeries) error {
-			require.NoError(s.t, s.next(s.other(ledgerIf(true, 10)...)))
-			return s.next(s.gen)
-		},
-		"WithLedger needs a master": func(s *secretSeries) error {
-			s.answerInfo(func(c *server.Peer) { c.WriteBulk("role:slave\r\nmaster_replid:" + strings.Repeat("7", 40)) })
-			return s.next(s.other(ledgerIf(true, 10)...))
-		},
-		"WithLedger needs INFO": func(s *secretSeries) error {
-			s.answerInfo(func(c *server.Peer) { c.WriteError("ERR " + revealing) })
-			return s.next(s.other(ledgerIf(true, 10)...))
-		},
-		"whose key this generator does not have": func(s *secretSeries) error {
-			require.NoError(s.t, s.once(s.gen, "ticket-9"))
-			return s.once(s.other(serial.WithHiddenSequence([]byte("another's secrets"[:16]))), "ticket-9")
-		},
-		"which is not a stored answer": func(s *secretSeries) error {
-			require.NoError(s.t, s.Set("serial:{ORD}:once:ticket-9", "20000101 946684800 946771200 moons 740291"))
-			return s.once(s.gen, "ticket-9")
-		},
-		`request "ticket-9\n"`: func(s *secretSeries) error { return s.once(s.gen, "ticket-9\n") },
-		"0 numbers at once":    func(s *secretSeries) error { return errOf(s.gen.NextN(s.t.Context(), "ORD", 0)) },
-		"serial: invalid type": func(s *secretSeries) error {
-			return errOf(s.gen.Next(s.t.Context(), counter+" "+s.printed[0]))
-		},
-		"the floor of": func(s *secretSeries) error {
-			s.Del(counter)
-			return s.next(s.other(serial.WithFloor(func(context.Context, string, time.Time) (int64, error) {
-				return 0, errors.New(revealing)
-			})))
-		},
-		"answered 7402910": func(s *secretSeries) error {
-			s.Del(counter)
-			return s.next(s.other(fixedFloor(7402910)))
-		},
-		"the ledger of": func(s *secretSeries) error {
-			return s.next(s.other(serial.WithLedger(ledgerFunc(func() (int64, error) { return 0, errors.New(revealing) }), 10)))
-		},
-		"above 740291 and returned 740255": func(s *secretSeries) error {
-			return s.next(s.other(serial.WithLedger(ledgerFunc(func() (int64, error) { return 740255, nil }), 10)))
-		},
-		"NOPERM": func(s *secretSeries) error {
-			s.SetError("NOPERM no permission: " + revealing)
-			return s.next(s.gen)
-		},
-		"unexpected script reply": func(s *secretSeries) error {
-			return s.next(s.generator(s.Client(around(func(cmd redis.Cmder, send func() error) error {
-				err := send()
-				if isAnsweredScript(cmd, err) {
-					cmd.(interface{ SetVal(any) }).SetVal(revealing)
-				}
-				return err
-			}))))
-		},
-		"others kept the lock": func(s *secretSeries) error {
-			time.Sleep(24 * time.Hour)
-			require.NoError(s.t, s.Set("serial:{ORD}:20000102:lock", "taken"))
-			return s.next(s.gen)
-		},
-		"nothing was sent": func(s *secretSeries) error {
-			ctx, cancel := context.WithCancel(s.t.Context())
-			cancel()
-			return errOf(s.gen.Next(ctx, "ORD"))
-		},
-		"where the command may have run": func(s *secretSeries) error {
-			ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
-			defer cancel()
-			defer time.Sleep(time.Minute)
-			return errOf(s.generator(s.Client(around(func(cmd redis.Cmder, send func() error) error {
-				time.Sleep(2 * time.Second)
-				return errors.New(revealing)
-			}))).Next(ctx, "ORD"))
-		},
-	} {
-		runInBubble(t, says, func(t *testing.T, m *simulation) {
-			s := &secretSeries{simulation: m}
-			s.gen = s.other()
-			require.NoError(t, s.gen.Raise(t.Context(), "ORD", 740_290))
-			require.NoError(t, s.next(s.gen))
-			require.ErrorContains(t, call(s), says)
-			synctest.Wait()
+	inBubble(t, func(t *testing.T, m *simulation) {
+		const counter = "serial:{ORD}:20000101"
+		l, ctx := &lines{}, t.Context()
+		generator := func(key string, opts ...serial.Option) *serial.Generator {
+			return newGenerator(t, m.Client(), append(opts, serial.WithLocation(time.UTC),
+				serial.WithTemplate("{type}-{date:yyMMdd}-{seq:6}"), serial.WithHiddenSequence([]byte(key)),
+				serial.WithHooks(serial.LogHooks(l.logger())))...)
+		}
+		gen, other := generator("an example's key"), generator("another's secret")
+		require.NoError(t, gen.Raise(ctx, "ORD", 740_290))
+		number, err := gen.NextOnce(ctx, "ORD", "ticket-9")
+		require.NoError(t, err)
+		errs := errors.Join(
+			errOf(gen.Next(ctx, counter+" is at 740291")),
+			errOf(gen.NextOnce(ctx, "ORD", "ticket-9\n")),
+			errOf(generator("an example's key", serial.WithLast(740_291)).Next(ctx, "ORD")),
+			errOf(other.Next(ctx, "ORD")),
+			errOf(other.NextOnce(ctx, "ORD", "ticket-9")),
+			m.Set(counter, "740255"), // it goes back
+			errOf(gen.Next(ctx, "ORD")),
+		)
+		m.Del(counter)
+		errs = errors.Join(errs, errOf(generator("an example's key", fixedFloor(7402910)).Next(ctx, "ORD")))
+		m.SetError("NOPERM no permission: " + counter + " is at 740291")
+		errs = errors.Join(errs, errOf(gen.Next(ctx, "ORD")))
 
-			lines := strings.Join(s.book.take(), "\n")
-			require.Contains(t, lines, `msg="serial: period opened" type=ORD start=2000-01-01T00:00:00.000Z`)
-			require.Contains(t, lines, `msg="serial: no number issued"`)
-			lines = regexp.MustCompile(` (duration|wait)=[0-9a-zµ.]+`).ReplaceAllString(lines, "") // may have any digits
-			for _, number := range s.printed {
-				require.NotContains(t, lines, strings.TrimPrefix(number, "ORD-000101-"))
+		logged := l.take()
+		require.Len(t, logged, 11, "a period opened, eight failures, and two losses")
+		for _, line := range logged {
+			line = regexp.MustCompile(` (duration|wait)=[0-9a-zµ.]+`).ReplaceAllString(line, "") // may have any digits
+			for _, secret := range []string{strings.TrimPrefix(number.String(), "ORD-000101-"), "7402", "serial:{", "ticket-9",
+				"an example's key"} {
+				require.NotContains(t, line, secret)
 			}
-			secrets := []string{"7402", "9402", "serial:{", "ticket-9"} // of sequences, the first digits
-			for _, secret := range append(secrets, "an example's key", fmt.Sprintf("%x", "an example's key")) {
-				require.NotContains(t, lines, secret)
-			}
-			errs.WriteString(strings.ReplaceAll(s.reports.String(), s.printed[0], "PRINTED"))
-		})
-	}
-	for _, secret := range []string{"7402", "9402", "serial:{", "ticket-9", "PRINTED"} {
-		require.Contains(t, errs.String(), secret, "the errors have what the log must not have")
-	}
-}
-
-// Any number of goroutines and generators may share the hooks, and a logger that panics stops nobody.
-func TestLogHooksOfMany(t *testing.T) {
-	m := simulate(t)
-	l := &logbook{}
-	hooks := serial.LogHooks(l.logger())
-	var gens []*serial.Generator
-	for _, more := range []serial.Hooks{hooks, serial.LogHooks(slog.New(panickingHandler{l.logger().Handler()}))} {
-		gens = append(gens, newGenerator(t, m.Client(), serial.WithLocation(noon()), serial.WithHooks(hooks),
-			serial.WithHooks(more), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}")))
-	}
-	got := barrier(t, 98, func(i int) (string, error) {
-		require.ErrorIs(t, errOf(gens[i%2].Next(t.Context(), "I S")), serial.ErrInvalidType)
-		return gens[i%2].Next(t.Context(), "IS")
+		}
+		for _, secret := range []string{"7402", "serial:{", "ticket-9"} {
+			require.ErrorContains(t, errs, secret)
+		}
 	})
-	slices.Sort(got)
-	require.Equal(t, "IS"+today(noon())+"98", got[97])
-	require.Len(t, slices.Compact(got), 98)
-	text := strings.Join(l.take(), "\n")
-	require.Equal(t, 98+49, strings.Count(text, "invalid type"))
-	require.Contains(t, text, "period opened")
-	require.Contains(t, text, "nearly exhausted")
 }
-
-type panickingHandler struct{ slog.Handler }
-
-func (panickingHandler) Handle(context.Context, slog.Record) error { panic("boom") }
 
 // Without a logger, events go to the current default one, which a program may set after making the hooks.
 func TestLogHooksWithoutLogger(t *testing.T) {
@@ -819,34 +502,9 @@ func TestLogHooksWithoutLogger(t *testing.T) {
 	})
 	hooks := serial.LogHooks(nil)
 	for range 2 {
-		l := &logbook{}
+		l := &lines{}
 		slog.SetDefault(l.logger())
 		hooks.Lost(t.Context(), serial.LostInfo{Type: "IS", Held: "740291"})
 		require.Equal(t, []string{`level=ERROR msg="serial: counter lost" type=IS start=0001-01-01T00:00:00.000Z`}, l.take())
 	}
-}
-
-// Each of any number of hooks is called once for a nearly exhausted period, when its own share is used.
-func TestManyHooksNearlyExhausted(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		const hooks = 70
-		heard := make([][]int64, hooks)
-		opts := options(serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
-		for i := range hooks {
-			opts = append(opts, serial.WithHooks(serial.Hooks{
-				NearlyExhaustedAt: float64(i+1) / hooks,
-				NearlyExhausted: func(_ context.Context, e serial.ExhaustionInfo) {
-					heard[i] = append(heard[i], e.Used)
-				},
-			}))
-		}
-		gen := newGenerator(t, m.Client(), opts...)
-		for range 99 {
-			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
-		}
-		for i := range hooks {
-			due := int64(math.Ceil(float64(i+1) / hooks * 99))
-			require.Equal(t, []int64{due}, heard[i], "hook %d", i)
-		}
-	})
 }

@@ -3,12 +3,9 @@ package serial_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -69,106 +66,27 @@ func testOnce(t *testing.T, b backend) {
 			count)
 		require.Equal(t, "3", s.rdb.Get(t.Context(), s.counter).Val())
 	})
-
-	b.run(t, "requests that are refused", func(t *testing.T, s *series) {
-		for id, says := range map[string]string{
-			"":                       "0 bytes; want 1 to 128",
-			strings.Repeat("x", 129): "129 bytes; want 1 to 128",
-			"a\xff":                  "not valid UTF-8",
-			"a\nb":                   `it has '\n'; want printable UTF-8`,
-			"a\u00a0b":               "want printable UTF-8",
-		} {
-			require.ErrorContains(t, errOf(s.gen.NextOnce(t.Context(), "IS", id)), says)
-		}
-		require.ErrorIs(t, errOf(s.gen.NextOnce(t.Context(), "I S", "x")), serial.ErrInvalidType)
-		require.Empty(t, s.keys())
-		once(s, s.gen, strings.Repeat("é", 64), 1)
-	})
-
-	b.run(t, "the key holds something else", func(t *testing.T, s *series) {
-		require.NoError(t, s.rdb.Set(t.Context(), s.record+":once:x", "20211024", time.Hour).Err())
-		require.ErrorContains(t, errOf(s.gen.NextOnce(t.Context(), "IS", "x")), `holds "20211024"`)
-	})
 }
 
-// The answer of any one command is lost and the request is repeated: there is neither a duplicate nor a gap.
-func TestOnceLosesAnswers(t *testing.T) {
-	for _, ledger := range []bool{false, true} {
-		for lost := 1; ; lost++ {
-			done := false
-			runInBubble(t, fmt.Sprintf("ledger %v, answer %d", ledger, lost), func(t *testing.T, m *simulation) {
-				opts := append(ledgerIf(ledger, 3), serial.WithLocation(time.UTC))
-				var scripts atomic.Int64
-				rdb := m.Client(losing(io.ErrUnexpectedEOF, func(cmd redis.Cmder, err error) bool {
-					return isAnsweredScript(cmd, err) && scripts.Add(1) == int64(lost)
-				}))
-				gen := newGenerator(t, rdb, opts...)
-				for i := range 5 {
-					id := fmt.Sprint("request ", i)
-					var number string
-					require.Eventually(t, func() bool {
-						var err error
-						number, err = textOf(gen.NextOnce(t.Context(), "IS", id))
-						return err == nil
-					}, time.Minute, time.Second)
-					require.Equal(t, fmt.Sprintf("IS20000101%04d", i+1), number)
-				}
-				done = scripts.Load() < int64(lost)
-			})
-			if done || t.Failed() {
-				require.Greater(t, lost, 6)
-				break
-			}
-		}
-	}
-}
-
-// A request that is repeated after midnight gets the number of its first day.
-func TestOnceAcrossMidnight(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
-		ask := func(id string) string {
-			number, err := textOf(gen.NextOnce(t.Context(), "IS", id))
-			require.NoError(t, err)
-			return number
-		}
-		time.Sleep(23 * time.Hour)
-		require.Equal(t, "IS200001010001", ask("a"))
-		time.Sleep(47 * time.Hour)
-		require.Equal(t, "IS200001010001", ask("a"))
-		require.Equal(t, "IS200001030001", ask("b"))
-		m.requireExpiries()
-		time.Sleep(time.Hour + time.Second)
-		require.Equal(t, "IS200001030002", ask("a"), "for 48 hours from the first")
-	})
-}
-
-// An answer is kept for as long as the option says, counted from when it was given, and by the generator that gave it.
+// An answer is kept for 48 hours or as long as the option says, from when it was given, across midnights.
 func TestOnceFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		for _, kept := range []time.Duration{time.Minute, 90*time.Second + 500*time.Millisecond, 40 * 24 * time.Hour} {
+		other := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
+		for kept, opts := range map[time.Duration][]serial.Option{48 * time.Hour: nil,
+			90*time.Second + 500*time.Millisecond: options(serial.WithOnceFor(90*time.Second + 500*time.Millisecond))} {
+			gen := newGenerator(t, m.Client(), append(opts, serial.WithLocation(time.UTC))...)
 			id := kept.String()
-			gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithOnceFor(kept))
-			first, err := gen.NextOnce(t.Context(), "IS", id)
+			first, err := textOf(gen.NextOnce(t.Context(), "IS", id))
 			require.NoError(t, err)
+			m.requireExpiries()
 			time.Sleep(kept - time.Millisecond)
-			other := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
-			repeated, err := other.NextOnce(t.Context(), "IS", id)
-			require.NoError(t, err)
-			require.True(t, repeated.Equal(first), "%v: a repetition does not extend it", kept)
+			requireResult(t, first, "a repetition does not extend it")(textOf(other.NextOnce(t.Context(), "IS", id)))
 			time.Sleep(2 * time.Millisecond)
-			again, err := gen.NextOnce(t.Context(), "IS", id)
+			again, err := textOf(gen.NextOnce(t.Context(), "IS", id))
 			require.NoError(t, err)
-			require.False(t, again.Equal(first), "%v", kept)
+			require.NotEqual(t, first, again)
 		}
 	})
-	for _, d := range []time.Duration{-time.Hour, 0, time.Minute - 1, 40*24*time.Hour + 1} {
-		rdb := closing(t, redis.NewClient(&redis.Options{}))
-		_, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithOnceFor(d))
-		require.ErrorContains(t, err, "want 1m to 960h")
-	}
-	_, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithOnceFor(time.Hour))
-	require.ErrorContains(t, err, "WithOnceFor")
 }
 
 // testOnceWithReplicas covers a repeated request that waits for replicas, though it issues nothing.
@@ -185,60 +103,6 @@ func testOnceWithReplicas(t *testing.T, b backend, down func(func())) {
 		})
 	}
 	wg.Wait()
-}
-
-// A caller of NextOnce leaves while its call opens the day. It got no number, so its request must not get the last
-// number issued.
-func TestOnceWhoseCallerLeavesAnOpening(t *testing.T) {
-	for _, ledger := range []bool{false, true} {
-		for left, done := 1, false; !done; left++ {
-			runInBubble(t, fmt.Sprintf("ledger %v, command %d", ledger, left), func(t *testing.T, m *simulation) {
-				m.Set("serial:{IS}:20000101", "41") // issued by something else
-				opts := append(ledgerIf(ledger, 3), serial.WithLocation(time.UTC))
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				commands := 0
-				gen := newGenerator(t, m.Client(hook(func(next redis.ProcessHook) redis.ProcessHook {
-					return func(within context.Context, cmd redis.Cmder) error {
-						err := next(within, cmd)
-						if commands++; commands == left {
-							cancel()
-						}
-						return err
-					}
-				})), opts...)
-				_, err := gen.NextOnce(ctx, "IS", "a")
-				synctest.Wait()
-				done = err == nil
-				requireResult(t, "IS200001010042")(textOf(gen.NextOnce(t.Context(), "IS", "a")))
-			})
-			require.Less(t, left, 20)
-		}
-	}
-}
-
-// The answer to a repeated request raises the mark: the counter may not go back below it.
-func TestOnceIsRemembered(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		var lose atomic.Bool
-		var counted atomic.Int64
-		rdb := m.Client(losing(io.ErrUnexpectedEOF, func(cmd redis.Cmder, err error) bool {
-			return isAnsweredScript(cmd, err) && lose.CompareAndSwap(true, false)
-		}))
-		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
-			Issued: func(_ context.Context, i serial.IssuedInfo) { counted.Add(int64(i.Count)) },
-		}))
-		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
-		lose.Store(true)
-		requireResult(t, "IS200001010002")(textOf(gen.NextOnce(t.Context(), "IS", "a")))
-		require.EqualValues(t, 2, counted.Load(), "the first answer was this call's own")
-		m.Set("serial:{IS}:20000101", "1")
-		m.SetTTL("serial:{IS}:20000101", time.Hour)
-		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
-
-		m.FlushAll()
-		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
-	})
 }
 
 // A repeated request gets the number of the first answer, whatever template and period are used then.
