@@ -2,145 +2,139 @@ package main
 
 import (
 	"bytes"
-	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
 
-// against measures another checkout of the library (old) beside this one (new): workers of both take turns.
-func against(ctx context.Context, cfg *config, addr string) error {
-	started := time.Now()
+// turnsVariable is set in the environment of a test binary that takes turns with another one.
+const turnsVariable = "SERIAL_BENCH_TURNS"
+
+// A comparison measures another checkout of the library (old) and this one (new).
+type comparison struct {
+	checkout   string // directory of old
+	benchmarks string // regular expression
+	rounds     int
+	length     time.Duration // of a round
+}
+
+// run writes before-after.md, and the output of both checkouts for benchstat.
+func (c comparison) run(out string) error {
 	dir, err := os.MkdirTemp("", "serial-bench-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	// Old, new, and new again for INCR: what INCR leaves in a process would slow down only one of the two.
-	var fleets [3]fleet
-	for i, checkout := range []string{cfg.against, "..", ".."} {
-		// New is built too, so both have the same tags and flags.
-		program := filepath.Join(dir, fmt.Sprint("bench", i))
-		if err := build(ctx, checkout, dir, program); err != nil {
+	binaries := [2]string{filepath.Join(dir, "old.test"), filepath.Join(dir, "new.test")}
+	for i, checkout := range []string{c.checkout, ".."} {
+		if err := build(checkout, dir, binaries[i]); err != nil {
 			return err
 		}
-		j := job{Addr: addr, Prefix: fmt.Sprint("build", i, "-"), Noon: started}
-		if fleets[i], err = startFleet(program, networks[2].processes, j); err != nil {
-			return err
-		}
-		defer fleets[i].stop()
 	}
-	admin := newAdmin(addr)
-	defer admin.close()
-	table, err := takeTurns(ctx, cfg, newMeter(admin), fleets)
+	texts, err := c.takeTurns(binaries)
 	if err != nil {
 		return err
 	}
-	fmt.Print(table)
-	if cfg.out == "" {
-		return nil
+	var outputs [2]*output
+	for i, name := range []string{"old.out", "new.out"} {
+		if outputs[i], err = parse(texts[i]); err != nil {
+			return err
+		}
+		if err := write(out, name, texts[i]); err != nil {
+			return err
+		}
 	}
-	about, err := machine(ctx, cfg, addr, started)
+	table, err := change(outputs[0], outputs[1])
 	if err != nil {
 		return err
 	}
-	return writeOut(cfg.out, "before-after.md", fmt.Sprintf("# Before and after\n\n%s- Old: %s\n- New: %s\n\n%s", about,
-		revision(ctx, cfg.against), revision(ctx, ".."), table))
+	return write(out, "before-after.md", fmt.Sprintf("# Before and after\n\n%s- Old: %s\n- New: %s\n\n%s",
+		machine(texts[1]), revision(c.checkout), revision(".."), table))
 }
 
-// takeTurns measures old and new in one process and in many, and returns the table of both.
-func takeTurns(ctx context.Context, cfg *config, m *meter, fleets [3]fleet) (string, error) {
-	var b strings.Builder
-	b.WriteString("| processes × callers | | old, ×INCR | new, ×INCR | new / old (quartiles) " +
-		"| allocations per call, old | new | server CPU per number, old | new | new / old (quartiles) |\n" +
-		"| ---: | :--- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
-	for _, n := range []network{{"one process", 0, most, 1}, networks[2]} {
-		enter := func(build int, id string) *entrant { return &entrant{byID(id), nil, fleets[build][:n.processes]} }
-		for _, id := range []string{"next", "next-deadline", "next-1000-types", "openings"} {
-			before, after := enter(0, id), enter(1, id)
-			if !cfg.only.MatchString(id) || !cfg.network.MatchString(n.name) || n.processes > 1 && !after.inFleet {
-				continue
-			}
-			// Only these two take turns, so each round has them side by side.
-			samples, err := m.rounds(ctx, cfg, n, n.counts(cfg), enter(2, baseline), []*entrant{before, after})
-			if err != nil {
-				return "", err
-			}
-			for _, callers := range n.counts(cfg) {
-				older, newer := taken(samples, before, callers), taken(samples, after, callers)
-				writeChange(&b, n.processes, newRow(older), newRow(newer), newRow(comparedWith(older, newer)))
-			}
-		}
-	}
-	fmt.Fprintf(&b, "\nMedians of %d alternating rounds or more; ratios are medians of each round's ratio.\n", cfg.rounds)
-	return b.String(), nil
-}
-
-// taken returns the measurements of e with that number of callers, in the order of the rounds.
-func taken(samples []*sample, e *entrant, callers int) []*sample {
-	var group []*sample
-	for _, s := range samples {
-		if s.contestant == e.contestant && s.callers == callers {
-			group = append(group, s)
-		}
-	}
-	return group
-}
-
-// comparedWith returns group with each round's measurement of old as the base, instead of its INCR.
-func comparedWith(old, group []*sample) []*sample {
-	compared := make([]*sample, len(group))
-	for i, s := range group {
-		c := *s
-		c.base = old[i]
-		compared[i] = &c
-	}
-	return compared
-}
-
-func writeChange(b *strings.Builder, processes int, older, newer, change *row) {
-	fmt.Fprintf(b, "| %d × %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n",
-		processes, thousands(float64(newer.callers)), newer.contestant.title, short(older.throughputRatio),
-		short(newer.throughputRatio), change.throughputQuartiles(), allocations(older.allocs), allocations(newer.allocs),
-		cpu(older.serverCPU), cpu(newer.serverCPU), change.cpuQuartiles())
-}
-
-// build builds this program with the library in checkout. The current directory must be this program's.
-func build(ctx context.Context, checkout, dir, program string) error {
+// build builds the test binary with the library in checkout. The current directory must be this program's.
+func build(checkout, dir, binary string) error {
 	checkout, err := filepath.Abs(checkout)
 	if err != nil {
 		return err
 	}
 	mod := filepath.Join(dir, "go.mod")
-	for _, name := range []string{"go.mod", "go.sum"} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-			return err
-		}
-	}
-	for _, args := range [][]string{
-		{"mod", "edit", "-replace", "github.com/dailyserial/serial=" + checkout, mod},
+	for _, command := range [][]string{
+		{"cp", "go.mod", "go.sum", dir},
+		{"go", "mod", "edit", "-replace", "github.com/dailyserial/serial=" + checkout, mod},
 		// The other checkout may require other versions.
-		{"build", "-mod=mod", "-modfile", mod, "-o", program, "."},
+		{"go", "test", "-c", "-mod=mod", "-modfile", mod, "-o", binary, "."},
 	} {
-		if text, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("go %s: %w: %s", args[0], err, text)
+		if text, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w: %s", command, err, text)
 		}
 	}
 	return nil
 }
 
-// revision names the commit that is checked out.
-func revision(ctx context.Context, checkout string) string {
-	text, err := exec.CommandContext(ctx, "git", "-C", checkout, "describe", "--tags", "--always", "--dirty").Output()
-	if err != nil {
-		return "unknown commit"
+// takeTurns runs both binaries at once and returns their outputs. They send each other a byte through two pipes, and
+// only the process that has received it measures. If one of them ends early, its pipes are closed, and the other one
+// fails instead of waiting.
+func (c comparison) takeTurns(binaries [2]string) (outputs [2]string, err error) {
+	toOld, fromNew, oldErr := os.Pipe()
+	toNew, fromOld, newErr := os.Pipe()
+	if err := errors.Join(oldErr, newErr); err != nil {
+		return outputs, err
 	}
-	return string(bytes.TrimSpace(text))
+	pipes := [2][]*os.File{{toOld, fromOld}, {toNew, fromNew}}
+	_, err = fromNew.Write([]byte{0}) // old begins
+	var processes [2]*exec.Cmd
+	var texts [2]bytes.Buffer
+	for i, binary := range binaries {
+		p := exec.Command(binary, "-test.run", "^$", "-test.bench", c.benchmarks, "-test.benchtime", "1x",
+			"-test.count", fmt.Sprint(c.rounds), "-round", c.length.String())
+		p.Env = append(os.Environ(), turnsVariable+"=1")
+		p.Stdout, p.Stderr = &texts[i], &texts[i]
+		p.ExtraFiles = pipes[i] // descriptors 3 and 4
+		processes[i], err = p, errors.Join(err, p.Start())
+	}
+	for _, file := range slices.Concat(pipes[:]...) {
+		err = errors.Join(err, file.Close())
+	}
+	for i, p := range processes {
+		if e := p.Wait(); e != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w\n%s", filepath.Base(binaries[i]), e, texts[i].String()))
+		}
+		outputs[i] = texts[i].String()
+	}
+	return outputs, err
+}
+
+// change returns a table of both.
+func change(older, newer *output) (string, error) {
+	var text strings.Builder
+	text.WriteString("| network | callers | | old, × base | new, × base | new / old (quartiles) " +
+		"| allocations per number, old | new | server CPU per number, old | new | new / old (quartiles) |\n" +
+		"| :--- | ---: | :--- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	rounds := 0
+	for _, b := range newer.order {
+		if rounds = len(newer.rounds[b]); len(older.rounds[b]) != rounds {
+			return "", fmt.Errorf("%v: %d rounds of old, %d of new", b, len(older.rounds[b]), rounds)
+		}
+		ratios := func(unit string) string {
+			var all []float64
+			for i, round := range newer.rounds[b] {
+				all = append(all, round[unit]/older.rounds[b][i][unit])
+			}
+			return quartiles(all)
+		}
+		was := func(unit string) float64 { return median(older.all(b, unit)) }
+		is := func(unit string) float64 { return median(newer.all(b, unit)) }
+		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", b.network,
+			thousands(float64(b.callers)), b.title(), short(was(rate+ratioSuffix)), short(is(rate+ratioSuffix)), ratios(rate),
+			short(was(allocations)), short(is(allocations)), micro(was(serverCPU)), micro(is(serverCPU)), ratios(serverCPU))
+	}
+	fmt.Fprintf(&text, "\nMedians of %d alternating rounds; ratios are medians of each round's ratio. The base is INCR; "+
+		"for openings, it is INCR on new keys.\n", rounds)
+	return text.String(), nil
 }

@@ -1,158 +1,93 @@
-// Command bench compares serial with a plain INCR and other ways to get a number, on its own redis-server.
-//
-//	go run -tags peers . -out results -check
-//
-// README.md explains its output.
+// Command bench makes tables and a chart from the output of this folder's benchmarks, and compares two checkouts of the
+// library. README.md has the commands.
 package main
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
+	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
+	"runtime"
 	"strings"
-	"syscall"
 	"time"
 )
 
-type config struct {
-	rounds  int
-	length  time.Duration // of one measurement
-	callers []int
-	only    *regexp.Regexp // of contestants, by id
-	network *regexp.Regexp // by name
-	out     string         // directory, "" for none
-	check   bool
-	growth  bool
-	costs   bool
-	opening bool
-	types   int    // number of types at midnight
-	against string // directory, "" for none
-}
-
 func main() {
-	var cfg *config
-	var err error
-	if len(os.Args) > 1 && os.Args[1] == workerFlag {
-		err = work(os.Stdin, os.Stdout)
-	} else if cfg, err = parseFlags(os.Args[1:]); err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		err = run(ctx, cfg)
-		stop()
-	}
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil:
+	if err := run(os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func parseFlags(args []string) (*config, error) {
-	cfg := &config{}
+func run(args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	// Rounds are short and many: a ratio measured within half a second of its INCR does not suffer from a machine whose
-	// speed drifts, nor the median of many ratios from a single hiccup.
-	flags.IntVar(&cfg.rounds, "rounds", 15, "`number` of rounds; at least 7 for published figures")
-	flags.DurationVar(&cfg.length, "round", 200*time.Millisecond, "`duration` of one measurement in a round")
-	callers := flags.String("callers", "1,4,10,100,1000", "`list` of numbers of callers")
-	only := flags.String("only", "", "measure INCR and the contestants whose id matches the `regexp`")
-	network := flags.String("network", "", "measure the networks whose name matches the `regexp`")
-	flags.StringVar(&cfg.out, "out", "", "`directory` for tables, curves and all measurements")
-	flags.BoolVar(&cfg.check, "check", false, "check the bars that the library must reach")
-	flags.BoolVar(&cfg.growth, "growth", false, "instead, measure how cost and memory grow with the number of types")
-	flags.BoolVar(&cfg.costs, "costs", false, "instead, measure what a ledger and replicas cost")
-	flags.BoolVar(&cfg.opening, "openings", false, "instead, measure the first numbers of types, and midnight")
-	flags.IntVar(&cfg.types, "types", 20_000, "`number` of types at midnight, for -openings")
-	flags.StringVar(&cfg.against, "against", "", "instead, compare the checkout in another `directory` with this one")
+	var c comparison
+	out := flags.String("out", ".", "`directory` for tables and the chart")
+	flags.StringVar(&c.checkout, "against", "", "`directory` of another checkout, to compare with this one")
+	flags.StringVar(&c.benchmarks, "bench", "(Next|Openings)/loopback//(next|opening)",
+		"with -against, `regexp` of the benchmarks to run")
+	flags.IntVar(&c.rounds, "rounds", 15, "with -against, `number` of rounds")
+	flags.DurationVar(&c.length, "round", 200*time.Millisecond, "with -against, `duration` of a round")
 	if err := flags.Parse(args); err != nil {
-		return nil, err
+		return err
 	}
-	if flags.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	if (c.checkout == "") == (flags.NArg() == 0) || flags.NArg() > 1 {
+		return errors.New("want either -against or a file with the output of go test")
 	}
-	if cfg.rounds < 1 || cfg.length <= 0 {
-		return nil, errors.New("-rounds and -round must be positive")
+	if err := os.MkdirAll(*out, 0o755); err != nil {
+		return err
 	}
-	for field := range strings.SplitSeq(*callers, ",") {
-		n, err := strconv.Atoi(field)
-		if err != nil || n < 1 || n > most {
-			return nil, fmt.Errorf("-callers: %q: want a number from 1 to %d", field, most)
-		}
-		cfg.callers = append(cfg.callers, n)
+	if c.checkout != "" {
+		return c.run(*out)
 	}
-	var err error
-	if cfg.only, err = regexp.Compile(*only); err != nil {
-		return nil, fmt.Errorf("-only: %w", err)
-	}
-	if cfg.network, err = regexp.Compile(*network); err != nil {
-		return nil, fmt.Errorf("-network: %w", err)
-	}
-	return cfg, nil
-}
-
-func run(ctx context.Context, cfg *config) error {
-	server, err := startServer(ctx)
+	text, err := os.ReadFile(flags.Arg(0))
 	if err != nil {
 		return err
 	}
-	defer server.stop()
-	if cfg.growth {
-		return growth(ctx, cfg, server.addr)
+	o, err := parse(string(text))
+	if err != nil {
+		return err
 	}
-	if cfg.costs {
-		return costs(ctx, cfg, server.addr)
+	about := machine(string(text)) + "- Commit: " + revision("..") + "\n"
+	for _, t := range tables {
+		if sections := t.sections(o); sections != "" {
+			if err := write(*out, t.file, "# "+t.title+"\n\n"+about+sections); err != nil {
+				return err
+			}
+		}
 	}
-	if cfg.opening {
-		return openings(ctx, cfg, server.addr)
+	if drawing := chart(o); drawing != "" {
+		return write(*out, "throughput.svg", drawing)
 	}
-	if cfg.against != "" {
-		return against(ctx, cfg, server.addr)
-	}
-	return compare(ctx, cfg, server.addr)
+	return nil
 }
 
-// compare measures all contestants on all networks, and prints and writes the results.
-func compare(ctx context.Context, cfg *config, addr string) error {
-	started := time.Now()
-	var samples []*sample
-	var unsupported []*contestant
-	for _, n := range networks {
-		if !cfg.network.MatchString(n.name) {
-			continue
-		}
-		s, u, err := n.measure(ctx, cfg, addr)
-		if err != nil {
-			return fmt.Errorf("%s: %w", n.name, err)
-		}
-		samples, unsupported = append(samples, s...), append(unsupported, u...)
+func write(dir, name, text string) error {
+	return os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)
+}
+
+// machine lists the machine and the software. It takes the CPU from the output of go test, and the rest from this
+// machine, on which the benchmarks must have run.
+func machine(text string) string {
+	cpu, redis := "unknown CPU", "unknown version"
+	if m := regexp.MustCompile(`(?m)^cpu: (.+)$`).FindStringSubmatch(text); m != nil {
+		cpu = m[1]
 	}
-	rows := summarise(samples)
-	report := tables(rows, unsupported)
-	if cfg.check {
-		report += checks(rows)
+	version, _ := exec.Command("redis-server", "--version").Output()
+	if m := regexp.MustCompile(` v=(\S+)`).FindSubmatch(version); m != nil {
+		redis = string(m[1])
 	}
-	fmt.Print(report)
-	if cfg.out != "" {
-		about, err := machine(ctx, cfg, addr, started)
-		if err != nil {
-			return err
-		}
-		if err := writeOut(cfg.out, "results.md", "# Results\n\n"+about+"\n"+report); err != nil {
-			return err
-		}
-		if err := writeCSV(filepath.Join(cfg.out, "results.csv"), samples); err != nil {
-			return err
-		}
-		if err := plots(cfg.out, rows); err != nil {
-			return err
-		}
-	}
-	fmt.Fprintf(os.Stderr, "took %v\n", time.Since(started).Round(time.Second))
-	return nil
+	return fmt.Sprintf("- CPU: %s, %d cores, shared by clients and server\n- System: %s/%s\n- Go: %s\n"+
+		"- Redis: %s, nothing saved to disk\n- Date: %s\n", cpu, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
+		strings.TrimPrefix(runtime.Version(), "go"), redis, time.Now().UTC().Format(time.DateOnly))
+}
+
+// revision names the commit that is checked out.
+func revision(checkout string) string {
+	text, _ := exec.Command("git", "-C", checkout, "describe", "--tags", "--always", "--dirty").Output()
+	return cmp.Or(strings.TrimSpace(string(text)), "unknown")
 }
