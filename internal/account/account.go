@@ -1,5 +1,5 @@
-// Package account compares the sequences used with the sequences issued, and finds explanations for the difference. It
-// does not know what numbers look like.
+// Package account compares the sequences that were used with those that were issued, and finds explanations for the
+// difference. It works on sequences only, not on printed numbers.
 package account
 
 import (
@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// Listed is the maximum length of each list in a [Report].
+// Listed is the maximum length of every list in a [Report].
 const Listed = 1000
 
-// A Report is the account of the sequences from first to last. The counts are exact.
+// A Report is the result for the sequences from first to last. Its counts are exact even if its lists are shortened.
 type Report struct {
-	Count      int64   // different used sequences from first to last
+	Count      int64   // number of different sequences from first to last that were used
 	Missing    []Range // unused sequences from first to last, in ascending order
 	Duplicates []Use   // second use of each sequence used more than once
 	Beyond     []Use   // each use of a sequence above last or below first
@@ -22,12 +22,13 @@ type Report struct {
 	Explained    []Explained   // missing sequences that are explained, in ascending order
 	Unexplained  []Range       // the other missing sequences, in ascending order
 	Possible     []Explanation // possible reasons for unexplained sequences, ordered by At, then as added
-	Contradicted []Use         // used sequences that, by an explanation, nobody got; in ascending order, without texts
+	Contradicted []Use         // used sequences that an explanation calls unused, in ascending order, without texts
 
-	// Counts of sequences.
+	// Numbers of sequences.
 	MissingCount, DuplicateCount, ExplainedCount, UnexplainedCount, ContradictedCount int64
 
-	BeyondCount, PossibleCount int64 // uses, and explanations
+	BeyondCount   int64 // number of uses
+	PossibleCount int64 // number of explanations
 }
 
 // A Range is the sequences from First to Last, both included.
@@ -36,24 +37,25 @@ type Range struct{ First, Last int64 }
 // A Use is one use of a sequence.
 type Use struct {
 	Seq  int64
-	Text string // text of the number, "" if it is not known
+	Text string // printed number, "" if it is not known
 }
 
-// A Book has the accounts of several periods. They share the bound on memory, and the bound on the lists of a kind.
+// A Book contains the accounts of several periods. The accounts share a limit on memory, and one limit for the lists of
+// each kind.
 type Book struct {
-	memory budget
-	most   int        // maximum length of all lists of a kind together
-	listed [kinds]int // length of the lists of each kind together
+	memory    budget
+	maxListed int        // maximum length of all lists of a kind together
+	listed    [kinds]int // length of the lists of each kind together
 }
 
-// The kinds of lists. Until an account is closed, its lists of uses have uses that belong there and open ones, each with
-// their own bound.
+// The kinds of lists. Until an account is closed, a list of uses contains uses that certainly belong there and
+// unresolved uses, each with a limit of its own.
 const (
 	duplicates = iota
 	beyond
 	added // + duplicates or beyond
 	_
-	open // + duplicates or beyond
+	unresolved // + duplicates or beyond
 	_
 	missing
 	explained
@@ -63,23 +65,23 @@ const (
 	kinds
 )
 
-// NewBook returns an empty Book, in which all lists of a kind together have at most most entries.
-func NewBook(most int) *Book { return &Book{most: most} }
+// NewBook returns an empty Book. In it, all lists of a kind together have at most maxListed entries.
+func NewBook(maxListed int) *Book { return &Book{maxListed: maxListed} }
 
-// include appends v to a list of a kind, unless the list or all lists of the kind together are full.
+// include appends v to a list of a kind, unless the list is full or all lists of the kind together are.
 func include[T any](b *Book, kind int, list []T, v T) []T {
-	if len(list) < Listed && b.listed[kind] < b.most {
+	if len(list) < Listed && b.listed[kind] < b.maxListed {
 		b.listed[kind]++
 		list = append(list, v)
 	}
 	return list
 }
 
-// An Account collects uses of sequences. One goroutine uses it at a time.
+// An Account collects uses of sequences. It is not safe for concurrent use.
 type Account struct {
 	book        *Book // nil once the account is closed
 	first, last int64 // bounds of the issued sequences
-	closed      int64 // last sequence when the account was closed: those above last were issued meanwhile
+	closed      int64 // last issued sequence when the account was closed
 	tally       *Tally
 	duplicates  list
 	beyond      list
@@ -88,8 +90,8 @@ type Account struct {
 	reach        []int64        // largest Last of the explanations up to each index
 }
 
-// New adds an account of the sequences from first to last. If last is less than first, none was issued. The error is
-// [ErrFull].
+// New adds an account of the sequences from first to last. If last is less than first, no sequence was issued. The only
+// error is [ErrFull].
 func (b *Book) New(first, last int64) (*Account, error) {
 	const size = 2 << 10 // memory of an account with its report, in bytes
 	if !b.memory.take(size) {
@@ -100,7 +102,7 @@ func (b *Book) New(first, last int64) (*Account, error) {
 		duplicates: list{kind: duplicates}, beyond: list{kind: beyond}}, nil
 }
 
-// Add accounts for one use of a sequence, which is at least 0. The error is [ErrFull].
+// Add adds one use of a sequence, which must be at least 0. The only error is [ErrFull].
 func (a *Account) Add(seq int64, text string) error {
 	before, err := a.tally.Add(seq)
 	if err != nil {
@@ -115,12 +117,13 @@ func (a *Account) Add(seq int64, text string) error {
 	return nil
 }
 
-// Close returns the report. It ignores the sequences issued since [Book.New], up to last. Add nothing afterwards.
+// Close returns the report. It ignores the sequences that were issued after [Book.New], which are those up to last.
+// After Close, nothing may be added.
 func (a *Account) Close(last int64) Report {
 	var r Report
 	a.closed = max(last, a.last)
-	a.duplicates.settle(a)
-	a.beyond.settle(a)
+	a.duplicates.finish(a)
+	a.beyond.finish(a)
 	slices.SortFunc(a.explanations, func(x, y *Explanation) int {
 		return cmp.Or(cmp.Compare(x.First, y.First), cmp.Compare(x.Rank, y.Rank))
 	})
@@ -128,14 +131,14 @@ func (a *Account) Close(last int64) Report {
 	for i, e := range a.explanations {
 		a.reach[i] = max(e.Last, a.reach[max(i-1, 0)])
 	}
-	next, reach := 0, int64(-1) // reach is the last sequence that nobody got, by the explanations up to next
+	next, reach := 0, int64(-1) // the explanations before next call sequences up to reach unused
 	for seq, times := range a.tally.All() {
-		if a.meanwhile(seq) {
+		if a.issuedMeanwhile(seq) {
 			continue
 		}
 		if seq > a.closed {
-			a.duplicates.addOpen(a.book, seq, min(times-1, 1))
-			a.beyond.addOpen(a.book, seq, times)
+			a.duplicates.addUnresolved(a.book, seq, min(times-1, 1))
+			a.beyond.addUnresolved(a.book, seq, times)
 		} else if seq >= a.first {
 			r.Count++
 		}
@@ -177,42 +180,43 @@ func (a *Account) missing() iter.Seq[Range] {
 	}
 }
 
-// meanwhile reports whether a sequence was issued after [Book.New] and before the account was closed.
-func (a *Account) meanwhile(seq int64) bool { return a.last < seq && seq <= a.closed }
+// issuedMeanwhile reports whether a sequence was issued after [Book.New] and before [Account.Close].
+func (a *Account) issuedMeanwhile(seq int64) bool { return a.last < seq && seq <= a.closed }
 
-// A list has the first uses of a kind, in the order added. Until the account is closed, it is unknown which sequences
-// above its last were issued meanwhile. Uses of such sequences are open, and do not take the place of others.
+// A list contains the first uses of a kind, in the order in which they were added. Until the account is closed, it is
+// unknown how many sequences after the account's last one have been issued in the meantime. Uses of later sequences are
+// unresolved until then, and have their own limit so that they do not displace other uses.
 type list struct {
-	kind   int
-	uses   []Use           // first Listed uses that belong here, and first Listed open uses
-	count  int64           // count of all uses that belong here
-	open   int64           // count of all open uses
-	listed map[int64]int64 // count of listed uses by sequence, once the list is settled
+	kind       int
+	uses       []Use           // first Listed uses that belong here, and first Listed unresolved uses
+	count      int64           // number of all uses that belong here
+	unresolved int64           // number of all unresolved uses
+	listed     map[int64]int64 // number of listed uses by sequence, once the list is finished
 }
 
-func (l *list) add(b *Book, seq int64, text string, isOpen bool) {
+func (l *list) add(b *Book, seq int64, text string, isUnresolved bool) {
 	n, kind := &l.count, added+l.kind
-	if isOpen {
-		n, kind = &l.open, open+l.kind
+	if isUnresolved {
+		n, kind = &l.unresolved, unresolved+l.kind
 	}
-	if *n++; *n <= Listed && b.listed[kind] < b.most {
+	if *n++; *n <= Listed && b.listed[kind] < b.maxListed {
 		b.listed[kind]++
 		l.uses = append(l.uses, Use{seq, strings.Clone(text)})
 	}
 }
 
-// settle removes uses of sequences issued meanwhile, and shortens the list to its bounds.
-func (l *list) settle(a *Account) {
+// finish removes uses of sequences that were issued in the meantime, and shortens the list to its limits.
+func (l *list) finish(a *Account) {
 	uses := l.uses
 	l.uses, l.listed = nil, map[int64]int64{}
 	for _, u := range uses {
-		if !a.meanwhile(u.Seq) {
+		if !a.issuedMeanwhile(u.Seq) {
 			l.include(a.book, u)
 		}
 	}
 }
 
-// include adds a use to a settled list, and reports whether there was room for it.
+// include adds a use to a finished list, and reports whether there was room for it.
 func (l *list) include(b *Book, u Use) bool {
 	n := len(l.uses)
 	if l.uses = include(b, l.kind, l.uses, u); n == len(l.uses) {
@@ -222,9 +226,9 @@ func (l *list) include(b *Book, u Use) bool {
 	return true
 }
 
-// addOpen counts the open uses of a sequence that was not issued meanwhile. If settle made room in the list, it adds
-// the uses that were not listed, without their texts, which are not known.
-func (l *list) addOpen(b *Book, seq, uses int64) {
+// addUnresolved counts the unresolved uses of a sequence that was not issued in the meantime. If finish made room in
+// the list, addUnresolved adds the uses that are not listed. Their texts are no longer known.
+func (l *list) addUnresolved(b *Book, seq, uses int64) {
 	l.count += uses
 	for l.listed[seq] < uses && l.include(b, Use{Seq: seq}) {
 	}

@@ -10,34 +10,34 @@ import (
 
 // An Explanation says why sequences are missing.
 type Explanation struct {
-	First, Last int64 // at least 1, in order
+	First, Last int64 // range of sequences; First is at least 1, and Last at least First
 	Reason, By  string
 	At          time.Time
-	Unused      bool   // nobody got the sequences
-	Possible    bool   // some may be missing for this reason, which explains none of them; not with Unused
-	Rank        uint32 // position in the order added, which Explain sets
+	Unused      bool   // the sequences were not issued to any caller
+	Possible    bool   // the reason is only a possible one, and explains no sequence; never with Unused
+	Rank        uint32 // position in the order in which explanations were added, set by Explain
 }
 
 // Explained is a range of missing sequences with one explanation.
 type Explained struct {
 	Range
-	Explanation *Explanation // explanation, with At in UTC
+	Explanation *Explanation // its At is in UTC
 }
 
-// Explain adds an explanation. If several fit a missing sequence, a person's comes first, then the one added last. Call
-// Explain after all sequences have been added.
+// Explain adds an explanation. If several explanations cover a missing sequence, one with a By takes precedence over
+// one without, and otherwise the one that was added last. Explain must be called after all sequences have been added.
 func (a *Account) Explain(e Explanation) {
 	e.At, e.Rank = e.At.Round(0).UTC(), uint32(len(a.explanations))
 	a.explanations = append(a.explanations, &e)
 }
 
-// explain completes a report with the missing sequences, their explanations, and the possible reasons for the
-// unexplained ones. It divides each missing range into pieces in which the same explanations have begun.
+// explain adds to a report the missing sequences, their explanations, and the possible reasons for the unexplained
+// sequences. It divides each missing range into pieces in which the same explanations have begun.
 func (a *Account) explain(r *Report) {
 	b, all := a.book, a.explanations
 	next := 0                                    // first explanation that has not begun
 	begun := make(strengths, 0, len(all))        // explanations that have begun
-	reasons := make([]*Explanation, 0, len(all)) // possible reasons that have begun: the first decided ones count
+	reasons := make([]*Explanation, 0, len(all)) // possible reasons that have begun; the first decided ones apply
 	decided := 0
 	for m := range a.missing() {
 		r.Missing = include(b, missing, r.Missing, m)
@@ -72,7 +72,7 @@ func (a *Account) explain(r *Report) {
 			} else {
 				r.Unexplained = include(b, unexplained, r.Unexplained, piece)
 			}
-			// A reason that does not reach the first unexplained piece reaches none.
+			// A reason that ends before this piece covers no unexplained sequence. The others cover this one.
 			ends := func(e *Explanation) bool { return e.Last < piece.First }
 			reasons = reasons[:decided+len(slices.DeleteFunc(reasons[decided:], ends))]
 			decided = len(reasons)
@@ -88,17 +88,17 @@ func (a *Account) explain(r *Report) {
 // joins reports whether a range begins where r ends.
 func (r Range) joins(next Range) bool { return r.Last == next.First-1 }
 
-// byTime compares explanations by when they were given, then by when they were added.
+// byTime compares explanations by At, then by the order in which they were added.
 func byTime(x, y *Explanation) int { return cmp.Or(x.At.Compare(y.At), cmp.Compare(x.Rank, y.Rank)) }
 
-// A Finding is what became of a sequence.
+// A Finding contains everything that an account knows about one sequence.
 type Finding struct {
-	Issued       bool         // from first to last
-	Stored       int          // uses: 0, 1, or 2 for more
-	Explanation  *Explanation // the one that counts, if the sequence is missing; or nil
-	Replaced     []*Explanation
-	Possible     []*Explanation
-	Contradicted bool
+	Issued       bool           // the sequence is within first to last
+	Stored       int            // number of uses: 0, 1, or 2 for more than one
+	Explanation  *Explanation   // explanation that takes precedence if the sequence is missing, otherwise nil
+	Replaced     []*Explanation // other explanations, in the order in which they were added
+	Possible     []*Explanation // possible reasons, ordered by At
+	Contradicted bool           // the sequence was used although an explanation calls it unused
 }
 
 // Lookup returns the finding about a sequence. The account must be closed.
@@ -115,7 +115,7 @@ func (a *Account) Lookup(seq int64) Finding {
 			e.Possible = append(e.Possible, x)
 		default:
 			e.Replaced = append(e.Replaced, x)
-			e.Contradicted = e.Contradicted || x.Unused && e.Stored > 0 && !a.meanwhile(seq)
+			e.Contradicted = e.Contradicted || x.Unused && e.Stored > 0 && !a.issuedMeanwhile(seq)
 		}
 	}
 	slices.SortFunc(e.Possible, byTime)
@@ -127,12 +127,12 @@ func (a *Account) Lookup(seq int64) Finding {
 	return e
 }
 
-// weaker compares explanations by which counts, the one that counts last.
+// weaker compares explanations by precedence. The one that takes precedence is the larger one.
 func weaker(x, y *Explanation) int {
 	return cmp.Or(cmp.Compare(min(len(x.By), 1), min(len(y.By), 1)), cmp.Compare(x.Rank, y.Rank))
 }
 
-// strengths is a heap with the strongest explanation first.
+// strengths is a heap. Its first explanation takes precedence over the others.
 type strengths []*Explanation
 
 func (h strengths) Len() int           { return len(h) }

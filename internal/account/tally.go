@@ -18,10 +18,10 @@ const (
 // ErrFull means that a [Tally] or a [Book] would need more than 256 MB.
 var ErrFull = errors.New("the sequences are spread so widely that an account of them takes more than 256 MB")
 
-// A budget is a number of bytes that are in use.
+// A budget counts the bytes in use.
 type budget struct{ bytes int }
 
-// take adds n bytes, unless that would exceed the bound. It reports whether it has added them.
+// take adds n bytes, unless this would exceed maxBytes. It reports whether it has added them.
 func (b *budget) take(n int) bool {
 	fits := b.bytes+n <= maxBytes
 	if fits {
@@ -33,14 +33,14 @@ func (b *budget) take(n int) bool {
 // A page holds two bits for each of its integers: whether it was added, and whether it was added again.
 type page struct{ once, again [pageSize / 64]uint64 }
 
-// A Tally records which integers of a wide range were added, and which more than once, in bounded memory: two bits for
-// each integer, in pages made on first use. Their order does not matter, and gaps cost nothing. The integers are at
-// least 0. One goroutine uses a Tally at a time.
+// A Tally records which integers were added, and which of them more than once. They are at least 0, and may be added in
+// any order. A Tally has two bits for each integer, in pages that are allocated on first use, so wide gaps take no
+// memory. It is not safe for concurrent use.
 type Tally struct {
-	exact  int64           // integer above which every occurrence is counted
+	exact  int64           // largest integer whose occurrences after the second are not counted
 	pages  map[int64]*page // pages by integer / pageSize
-	more   map[int64]int64 // occurrences after the second, by integer above exact
-	last   *page           // page used last
+	more   map[int64]int64 // number of occurrences after the second, by integer above exact
+	last   *page           // page of the previous integer
 	index  int64           // key of last in pages
 	memory *budget         // shared by the tallies of a Book
 }
@@ -53,8 +53,8 @@ func newTally(exact int64, memory *budget) *Tally {
 	return &Tally{exact: exact, pages: map[int64]*page{}, more: map[int64]int64{}, index: -1, memory: memory}
 }
 
-// Add counts n, and returns how often n was added before: 0, 1, or 2 for more than once. If the error is [ErrFull], n
-// was not counted.
+// Add counts n, and returns how often n was added before: 0, 1, or 2 for more than once. The only error is [ErrFull]; n
+// is then not counted.
 func (t *Tally) Add(n int64) (before int, err error) {
 	if i := n / pageSize; i != t.index {
 		p := t.pages[i]
@@ -93,8 +93,8 @@ func (t *Tally) times(n int64) int {
 	return int(p.once[word]>>bit&1 + p.again[word]>>bit&1)
 }
 
-// All yields the integers that were added, in ascending order, and how often. For those not above exact, 2 means more
-// than once.
+// All yields the integers that were added, in ascending order, each with the number of its occurrences. For integers up
+// to exact, 2 means more than once.
 func (t *Tally) All() iter.Seq2[int64, int64] {
 	return func(yield func(n, times int64) bool) {
 		for _, i := range slices.Sorted(maps.Keys(t.pages)) {

@@ -1,4 +1,5 @@
-// Package backlog queues ranges to report. A full queue merges ranges that touch, and counts the ranges that it drops.
+// Package backlog queues ranges of sequences that are to be reported. If the queue is full, ranges that touch are
+// merged, and others are dropped and counted.
 package backlog
 
 import (
@@ -8,36 +9,37 @@ import (
 	"time"
 )
 
-// An Entry is a range of sequences. It may be merged into the newest waiting one with its Key.
+// An Entry is a range of sequences. It may be merged into the newest entry in the queue with the same Key.
 type Entry[K comparable] struct {
 	Key         K
 	First, Last int64
-	At          time.Time // time of the oldest entry, if several were merged
-	Loose       bool      // a full queue merges it even if the ranges do not touch
-	Gathers     bool      // it is always merged, and leaves the queue a pace after the previous one with its Key
-	Merged      int       // count of merged entries, including this one; 0 means 1
-	Dropped     int       // count of entries dropped since the previous one; set by Next
+	At          time.Time // time of the oldest of the merged entries
+	Loose       bool      // the entry is merged if the queue is full, even if the ranges do not touch
+	Gathers     bool      // the entry is always merged, and due only a pace after the previous one with its Key
+	Merged      int       // number of merged entries, including this one; 0 means 1
+	Dropped     int       // number of entries dropped since the previous call of Next that returned one; set by Next
 }
 
-// A Queue is a queue of entries, oldest first. Make one with [New].
+// A Queue is a queue of entries, ordered from the oldest to the newest. It is not safe for concurrent use.
 type Queue[K comparable] struct {
-	most    int
-	pace    time.Duration
-	waiting []*Entry[K]
-	newest  map[K]*Entry[K] // newest waiting entry, by key
-	due     map[K]time.Time // when an entry that gathers may leave, if another one has left, by key
-	dropped int             // count of entries dropped since Next returned an entry
+	maxLength int
+	pace      time.Duration
+	waiting   []*Entry[K]
+	newest    map[K]*Entry[K] // newest entry in waiting, by key
+	due       map[K]time.Time // time at which the next entry that gathers is due, by key
+	dropped   int             // number of entries dropped since Next returned an entry
 }
 
-// New returns an empty Queue for at most most entries. Those with one key that gather leave it with a pace in between.
-func New[K comparable](most int, pace time.Duration) *Queue[K] {
-	return &Queue[K]{most: most, pace: pace, newest: map[K]*Entry[K]{}, due: map[K]time.Time{}}
+// New returns an empty Queue for at most maxLength entries. Between two entries that gather and have the same key, at
+// least pace must pass before the second one is due.
+func New[K comparable](maxLength int, pace time.Duration) *Queue[K] {
+	return &Queue[K]{maxLength: maxLength, pace: pace, newest: map[K]*Entry[K]{}, due: map[K]time.Time{}}
 }
 
 // Add adds an entry, or merges it. If the queue is full and the entry cannot be merged, it is dropped.
 func (q *Queue[K]) Add(e Entry[K]) {
 	e.Merged = max(e.Merged, 1)
-	old, full := q.newest[e.Key], len(q.waiting) >= q.most
+	old, full := q.newest[e.Key], len(q.waiting) >= q.maxLength
 	switch {
 	case old != nil && (e.Gathers || full && (e.Loose || e.First <= old.Last+1 && old.First <= e.Last+1)):
 		old.First, old.Last, old.Merged = min(old.First, e.First), max(old.Last, e.Last), old.Merged+e.Merged
@@ -48,8 +50,8 @@ func (q *Queue[K]) Add(e Entry[K]) {
 	}
 }
 
-// Next removes and returns the oldest entry that is due. If hurry is set, all of them are. If none is due, it returns
-// nil and how long to wait, 0 if the queue is empty.
+// Next removes and returns the oldest entry that is due. If hurry is set, every entry is due. If no entry is due, Next
+// returns nil and the time until one is, or 0 if the queue is empty.
 func (q *Queue[K]) Next(hurry bool) (next *Entry[K], wait time.Duration) {
 	now := time.Now()
 	for i, e := range q.waiting {
@@ -71,5 +73,6 @@ func (q *Queue[K]) Next(hurry bool) (next *Entry[K], wait time.Duration) {
 	return nil, wait
 }
 
-// Rest returns the waiting entries, oldest first, and the number of entries dropped since Next returned one.
+// Rest returns the entries in the queue, from the oldest to the newest, and the number of entries dropped since Next
+// returned one.
 func (q *Queue[K]) Rest() ([]*Entry[K], int) { return slices.Clone(q.waiting), q.dropped }

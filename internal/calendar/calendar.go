@@ -1,29 +1,30 @@
-// Package calendar divides time into periods by the wall clock of a time zone: days from midnight or later, weeks,
-// months, business years. It gives each period a label.
+// Package calendar divides time into periods, such as days, weeks, months and business years, by the wall clock of a
+// time zone. Each period has a label.
 package calendar
 
 import "time"
 
-// A Period is a part of a calendar that one counter serves, such as 24 October 2021 in the calendar's time zone. It is
-// computed from one instant; key and expiry derive from it.
+// A Period is one interval of a calendar, such as 24 October 2021 in the calendar's time zone. It has its own counter,
+// whose key and expiry are derived from the Period.
 type Period struct {
 	Label string    // name of the period in the counter's key, such as 20211024, 2024W01, 2024Q1, 2024H1 or all
-	Wall  time.Time // wall-clock reading at its beginning, as if it were UTC
+	Wall  time.Time // wall-clock time of the label, as if it were UTC; without the day start
 	Start int64     // first instant of the period, Unix seconds
 	End   int64     // first instant after the period, Unix seconds
 }
 
-// A Span is a part of a period in which the same date is printed: usually all of it.
+// A Span is a part of a period in which the same date is printed. Usually it is the whole period.
 type Span struct {
 	Period
 	From, To int64  // first instant of the span and first instant after it, Unix seconds
 	Date     string // printed date, "" if it is not known
 }
 
-// A Calendar divides time into periods. Each has a label, which is a reading of the wall clock, and begins at the first
-// instant at which the clock shows DayStart past that label or later. So every instant belongs to the period that began
-// last, which is not always the period that the clock shows: if clocks are set back, an earlier reading returns for a
-// while, but the period continues. A label that the clock jumped over has no period.
+// A Calendar divides time into periods. The label of a period is a wall-clock time. The period begins at the first
+// instant at which the clock shows that time plus DayStart, or a later time. An instant belongs to the latest period
+// that has begun. This is not always the period that the clock shows: if clocks are set back, they show an earlier time
+// for a while, but the period continues. If clocks are set forward and skip a label, there is no period with this
+// label.
 type Calendar struct {
 	Location  *time.Location
 	Unit      Unit
@@ -31,14 +32,14 @@ type Calendar struct {
 	YearStart YearStart
 }
 
-// EndOfNever is the end of Never's only period, at which its counter expires: a day before the end of the year 9999,
-// Unix seconds.
+// EndOfNever is the end of Never's only period in Unix seconds: a day before the end of the year 9999. The counter of
+// the period expires then.
 const EndOfNever = 253402214400
 
 var always = &Period{Label: "all", Wall: time.Unix(0, 0).UTC(), End: EndOfNever}
 
-// The years 1 to 9999 and two more days, in Unix seconds: no zone is a day or more from UTC, and no day start is later
-// than a day.
+// Bounds of the instants for which periods are computed, in Unix seconds: the years 1 to 9999 and two days on either
+// side. Two days are enough because zones differ from UTC, and day starts from midnight, by less than a day each.
 const (
 	earliestInstant = -62135596800 - 2*daySeconds
 	latestInstant   = 253402300800 + 2*daySeconds
@@ -58,8 +59,9 @@ func (c Calendar) At(t time.Time) *Period {
 	return c.nth(c.Index(latest(at, c.Location) - c.DayStart))
 }
 
-// HasPeriod reports whether an instant has a period: if its date, or that of its business day, is in 1970 to 9999, and
-// everywhere in the endless period, which begins in 1969 west of Greenwich.
+// HasPeriod reports whether an instant is in a period for which numbers can be issued. This is so if its date, or the
+// date of its business day, is in the years 1970 to 9999. With Never, it is so from 1970 in UTC on, which is still 1969
+// west of Greenwich, until [EndOfNever].
 func (c Calendar) HasPeriod(t time.Time) bool {
 	p, at := c.With(Day).At(t), t.Unix()
 	if c.Unit == Never {
@@ -69,8 +71,8 @@ func (c Calendar) HasPeriod(t time.Time) bool {
 	return p.Start <= at && at < p.End && year >= 1970 && year <= 9999
 }
 
-// Beginning returns the period that begins with the reading wall. The period is empty if clocks jumped over wall: Apia
-// skipped 30 December 2011.
+// Beginning returns the period whose label contains the wall-clock time wall. The period is empty if clocks skipped its
+// label, as they skipped 30 December 2011 in Apia.
 func (c Calendar) Beginning(wall time.Time) *Period { return c.nth(c.Index(wall.Unix())) }
 
 // Next returns the period that begins where p ends.
@@ -79,7 +81,7 @@ func (c Calendar) Next(p *Period) *Period { return c.At(time.Unix(p.End, 0)) }
 // Previous returns the period that ends where p begins.
 func (c Calendar) Previous(p *Period) *Period { return c.At(time.Unix(p.Start-1, 0)) }
 
-// Later returns the n-th period after p; n is at least 0. Ten thousand take up to 10 ms.
+// Later returns the n-th period after p. n is at least 0. Each period takes up to 1 µs.
 func (c Calendar) Later(p *Period, n int) *Period {
 	for range n {
 		p = c.Next(p)
@@ -87,8 +89,8 @@ func (c Calendar) Later(p *Period, n int) *Period {
 	return p
 }
 
-// nth returns the period whose label has the index i. If the clock jumped over the label, the period is empty and ends
-// at its start.
+// nth returns the period whose label has the index i. If the clock skipped the label, the period is empty and ends at
+// its start.
 func (c Calendar) nth(i int64) *Period {
 	if c.Unit == Never {
 		return always
@@ -102,12 +104,12 @@ func (c Calendar) nth(i int64) *Period {
 	}
 }
 
-// firstMonday is 3 January of the year 0, in Unix seconds. Units of seconds are counted from there, so that no index of
-// a year from 1 on is negative.
+// firstMonday is 3 January of the year 0, in Unix seconds. The indices of labels count from there if the unit has a
+// fixed length, so no index is negative from the year 1 on.
 const firstMonday = -62167046400
 
-// Index returns the index of a wall-clock reading's label. Indices number the calendar's labels in order, including
-// labels without a period. wall is the reading in Unix seconds, as if it were UTC.
+// Index returns the index of the label that contains a wall-clock time. The indices number all labels in order,
+// including labels that the clock skipped. wall is the wall-clock time in Unix seconds, as if it were UTC.
 func (c Calendar) Index(wall int64) int64 {
 	unit := units[c.Unit]
 	if unit.seconds > 0 {
@@ -116,7 +118,7 @@ func (c Calendar) Index(wall int64) int64 {
 	return int64(c.monthStart().monthOf(time.Unix(wall, 0).UTC()) / unit.months)
 }
 
-// wall is the inverse of Index: it returns the label with index i, as if it were UTC.
+// wall is the inverse of Index. It returns the beginning of the label with index i, as if it were UTC.
 func (c Calendar) wall(i int64) time.Time {
 	unit := units[c.Unit]
 	if unit.seconds > 0 {

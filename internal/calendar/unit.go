@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Unit is the kind of period that a calendar divides time into.
+// A Unit is the length of the periods of a calendar.
 type Unit int
 
 // The units. They have the same values as package serial's Period constants.
@@ -30,7 +30,7 @@ var units = [...]struct {
 	noun, plural string
 	months       int    // length in months; 0 if seconds has the length
 	seconds      int64  // length by the wall clock; 0 if months has it
-	label, text  string // layouts of a label in keys and for people, for time.Format; "" if it cannot print it
+	label, text  string // layouts of a label in keys and in messages, for time.Format; "" if no layout can print it
 }{
 	Second:  {"second", "seconds", 0, 1, "20060102150405", "2006-01-02 15:04:05"},
 	Minute:  {"minute", "minutes", 0, 60, "200601021504", "2006-01-02 15:04"},
@@ -54,7 +54,7 @@ func (u Unit) Noun() string { return units[u].noun }
 // ShorterThanDay reports whether u is shorter than a day, and so has no day start.
 func (u Unit) ShorterThanDay() bool { return u < Day }
 
-// FormatLabel returns a period's label as people write dates, such as 2021-10-24. It returns any other text unchanged.
+// FormatLabel returns a period's label with separators, such as 2021-10-24. It returns any other text unchanged.
 func FormatLabel(label string) string {
 	if len(label) > 4 && strings.IndexByte("WQH", label[4]) >= 0 {
 		return label[:4] + "-" + label[4:]
@@ -67,8 +67,8 @@ func FormatLabel(label string) string {
 	return label
 }
 
-// PeriodName returns the name of a period as people write it. start and end, its first instant and the first one after
-// it, are in the calendar's time zone.
+// PeriodName returns the name of a period in a sentence, such as 24 October 2021. start and end are the first instant
+// of the period and the first instant after it, in the calendar's time zone.
 func (c Calendar) PeriodName(p *Period, start, end time.Time) string {
 	year, quarter := c.YearStart.YearOf(p.Wall)
 	inYear := fmt.Sprintf("%04d", year)
@@ -76,7 +76,7 @@ func (c Calendar) PeriodName(p *Period, start, end time.Time) string {
 		inYear = "business year " + inYear
 	}
 	clock := "15:04"
-	if c.Unit == Second || start.Second()+end.Second() != 0 { // for example if a zone's offset has seconds
+	if start.Second()+end.Second() != 0 { // periods are seconds, or the offset of the zone contains seconds
 		clock = time.TimeOnly
 	}
 	switch c.Unit {
@@ -99,7 +99,7 @@ func (c Calendar) PeriodName(p *Period, start, end time.Time) string {
 	return start.Format("2 January 2006, "+clock) + " to " + end.Format(clock)
 }
 
-// label names the period that begins with the reading wall.
+// label returns the label of the period that begins at the wall-clock time wall.
 func (c Calendar) label(wall time.Time) string {
 	year, quarter := c.YearStart.YearOf(wall)
 	switch c.Unit {

@@ -16,8 +16,8 @@ func NewYearStart(month time.Month, day int) YearStart {
 	return YearStart{int(month - time.January), day - 1}
 }
 
-// monthOf returns the number of the business month that a day belongs to, counted from the first month of the year 0.
-// Every month begins on the same day of the month as the year.
+// monthOf returns the number of the business month that contains a day, counted from the first month of the year 0.
+// Every business month begins on the same day of the month as the business year.
 func (s YearStart) monthOf(day time.Time) int {
 	y, m, _ := day.AddDate(0, 0, -s.Day).Date()
 	return y*12 + int(m-time.January) - s.Month
@@ -28,7 +28,8 @@ func (s YearStart) firstDay(month int) time.Time {
 	return time.Date(0, time.Month(1+s.Month+month), 1+s.Day, 0, 0, 0, 0, time.UTC)
 }
 
-// YearOf returns a day's business year, named after the calendar year in which it begins, and the quarter, 1 to 4.
+// YearOf returns the business year that contains a day, and the quarter of that year, 1 to 4. A business year has the
+// number of the calendar year in which it begins.
 func (s YearStart) YearOf(day time.Time) (year, quarter int) {
 	year, month, _ := day.AddDate(0, 0, -s.Day).Date()
 	months := int(month-time.January) - s.Month
@@ -44,13 +45,13 @@ func (s YearStart) EndOf(year int) int { return year + min(s.Month+s.Day, 1) }
 // First returns the first day of a business year.
 func (s YearStart) First(year int) time.Time { return s.firstDay(12 * year) }
 
-// String returns a YearStart as people write it, such as "April 1".
+// String returns the date, such as "April 1".
 func (s YearStart) String() string { return s.First(2000).Format(dayLayout) }
 
 const dayLayout, ofYears, fromDay = "January 2", " of years", " from "
 
-// Name returns the name of the calendar by which a series counts: the unit and, if business years matter, their start.
-// A series keeps it as long as it lives. businessYears reports whether a part of a business year is printed.
+// Name returns the name of the calendar, which is stored in the record of a series. It consists of the unit and, if
+// business years matter, of their start. businessYears says whether the template prints a part of a business year.
 func (c Calendar) Name(businessYears bool) string {
 	name, counts := units[c.Unit].plural, c.Unit == Year || c.Unit == HalfYear || c.Unit == Quarter
 	if c.YearStart == (YearStart{}) || !counts && !businessYears {

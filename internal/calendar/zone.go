@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// begin returns the first instant, in Unix seconds, at which a wall clock in loc shows wall or later. wall is that
-// reading in Unix seconds, as if it were UTC.
+// begin returns the first instant, in Unix seconds, at which a wall clock in loc shows the time wall or a later time.
+// wall is in Unix seconds, as if it were UTC.
 //
-// time.Date is no use here: for a midnight that does not exist it returns 23:00 or 01:00, and for one that occurs twice
-// it may return the second. Between two changes of the zone's offset, the answer is plain arithmetic. So begin walks
-// these segments, from two days before (no zone is further from UTC than a day). The first segment whose clock reaches
-// wall has the answer, at its very start if the clocks jumped over wall.
+// begin cannot use time.Date. For a midnight that does not exist, time.Date returns 23:00 or 01:00, and for a midnight
+// that occurs twice, it may return the second one. Instead, begin visits the segments between two changes of the zone's
+// offset, in order. It starts two days before wall, because no zone differs from UTC by more than a day. The instant is
+// in the first segment whose clock reaches wall. If the clocks skipped wall, it is the start of that segment.
 func begin(wall int64, loc *time.Location) int64 {
 	from := int64(math.MinInt64) // the first segment began earlier
 	for t := wall - 2*daySeconds; ; {
@@ -23,9 +23,9 @@ func begin(wall int64, loc *time.Location) int64 {
 	}
 }
 
-// latest returns the latest reading that a wall clock in loc has shown up to the instant at. Both are in Unix seconds,
-// the reading as if it were UTC. It is the reading at that instant unless clocks were set back shortly before, by less
-// than two days.
+// latest returns the latest time that a wall clock in loc has shown up to the instant at. Both are in Unix seconds, the
+// time of the clock as if it were UTC. Usually it is the time that the clock shows at that instant. It is later if the
+// clocks were set back less than two days before.
 func latest(at int64, loc *time.Location) int64 {
 	shown := int64(math.MinInt64)
 	for t := at - 2*daySeconds; ; {
@@ -52,8 +52,8 @@ func segment(t int64, loc *time.Location) (offset, end int64) {
 	case until.IsZero():
 		end = forever
 	case end <= t:
-		// If a zone follows a rule, Go also ends segments at the end of the year. In leap years it ends them a day too
-		// early, so this day is in no segment. No zone changes its clocks on that day.
+		// If a zone follows a rule, Go also ends segments at the end of the year. In leap years, it ends them a day too
+		// early, so the last day is in no segment. No zone changes its clocks on that day.
 		end = t + 60*60
 	}
 	return int64(ahead), end

@@ -1,11 +1,11 @@
 // Package checkdigit computes check characters, which detect mistyped numbers.
 //
-//	name    standard              over                check                   misses of the swaps of neighbours
+//	name    standard              covers              check                   missed swaps of neighbours
 //	luhn    ISO/IEC 7812-1        digits              one digit               09 and 90
 //	damm    H. M. Damm, 2004      digits              one digit               none
 //	gs1     GS1, ISO/IEC 15420    digits              one digit               digits that differ by 5
 //	11-10   ISO 7064 MOD 11,10    digits              one digit               1 in 45
-//	97-10   ISO 7064 MOD 97-10    digits and letters  two digits, 02 to 98    B1, M2 and X3 and their reverse
+//	97-10   ISO 7064 MOD 97-10    digits and letters  two digits, 02 to 98    B1, M2, X3 and their reverse
 //	37-36   ISO 7064 MOD 37,36    digits and letters  one of 0–9 and A–Z      1 in 630, of two digits 1 in 180
 //	731     Finnish references    digits              one digit               digits that differ by 5
 //	be97    Belgian references    digits              two digits, 01 to 97    none
@@ -13,29 +13,29 @@
 //	11      Brazilian NF-e keys   digits              one digit               1 in 55
 //	s10     UPU S10               8 digits            one digit               1 in 55
 //
-// Each finds every single wrong character, with two exceptions. 97-10 misses 1 in 97 letters typed as a digit and 1 in
-// 97 digits typed as a letter: a letter counts as two digits, so everything before it moves by one place. 11 and s10 have
-// eleven remainders for ten digits, so two remainders share a digit: they miss 1 in 55 wrong digits that they cover.
-// These shares, and the shares of swaps, assume that all remainders before the error are equally likely; in numbers of
-// one template they vary.
+// Every algorithm detects every single wrong character, with two exceptions. 97-10 misses 1 in 97 letters that are
+// typed as a digit, and 1 in 97 digits that are typed as a letter, because a letter counts as two digits and shifts
+// everything before it by one position. 11 and s10 miss 1 in 55 wrong digits among those that they cover, because they
+// have eleven remainders but only ten check digits, so two remainders have the same digit. These shares, and the shares
+// of swaps, assume that all remainders before the error are equally likely. In the numbers of one template, the shares
+// vary.
 //
-// Neighbours are consecutive covered characters. The check counts as the last character: if it is printed elsewhere, a
-// swap with a character next to it may be missed.
+// Neighbours are consecutive covered characters. The check counts as the last character. If it is printed elsewhere, a
+// swap of the check with a character next to it may be missed.
 package checkdigit
 
-// An Algorithm computes check characters. It is a plain value, safe to copy and compare; the zero Algorithm computes
-// none.
+// An Algorithm computes check characters. It may be copied and compared. The zero Algorithm computes none.
 type Algorithm struct {
 	Name    string // name in a template, such as "luhn"
-	Width   int    // count of check characters
-	Letters bool   // covers ASCII letters and digits; otherwise ASCII digits alone
-	Digits  int    // count of digits that it is defined for, all before the check; 0 for any digits
+	Width   int    // number of check characters
+	Letters bool   // ASCII letters and digits are covered, not only ASCII digits
+	Digits  int    // number of covered digits that the standard requires, all before the check; 0 for any number
 
-	weights    string // of the digits from the last one on, again and again; "" if it is not a weighted sum
-	characters string // check characters by the remainder of that sum
+	weights    string // weights of the digits, from the last digit backwards, repeated; "" without a weighted sum
+	characters string // check characters, indexed by the remainder of the weighted sum
 }
 
-// Algorithms has all algorithms by name.
+// Algorithms maps names to algorithms.
 var Algorithms = map[string]Algorithm{
 	"luhn":  {"luhn", 1, false, 0, "1", "0987654321"}, // with every other digit doubled
 	"damm":  {"damm", 1, false, 0, "", ""},
@@ -50,15 +50,17 @@ var Algorithms = map[string]Algorithm{
 	"s10":   {"s10", 1, false, 8, "79532468", "50987654321"}, // 11 minus the remainder, but 5 for 11 and 0 for 10
 }
 
-// inline is the length up to which Append needs no heap: a template's 256 bytes and a type's 64.
+// inline is the number of covered characters up to which Append does not allocate: 256 bytes of a template and 64 bytes
+// of a type.
 const inline = 320
 
-// Append appends the check characters of parts, taken as one string, to b. Characters that the algorithm does not cover
-// are skipped, and lower-case letters count as upper-case ones. Without any covered character, the check comes from the
-// standard's initial state. Append does not allocate unless b has to grow or parts cover more than 320 characters.
+// Append appends to b the check characters of parts, which count as one string. Characters that the algorithm does not
+// cover are skipped, and lower-case letters count as upper-case letters. If no character is covered, the check is that
+// of the standard's initial state. Append allocates only if b has to grow or if parts have more than 320 covered
+// characters.
 //
-// The parts are read before anything is written, so b and parts may share an array: this writes the check of number,
-// printed at position i:
+// Append reads all parts before it writes, so b and parts may share an array. For example, this writes the check of a
+// number into its bytes at offset i:
 //
 //	a.Append(number[:i], number[:i], number[i+a.Width:])
 func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
@@ -104,7 +106,7 @@ func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
 // character returns the character of a value, 0 to 35.
 func character(value int) byte { return "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[value] }
 
-// weighted returns the sum of the digits, each times a weight: the last one times the first weight, and so on in turn.
+// weighted returns the weighted sum of the digits. The first weight is that of the last digit, and the weights repeat.
 func weighted(digits []byte, weights string) int {
 	sum, turn := 0, 0
 	for i := range digits {
@@ -116,8 +118,8 @@ func weighted(digits []byte, weights string) int {
 	return sum
 }
 
-// quasigroup is the totally anti-symmetric quasigroup of Damm's thesis: rows are interim digits, columns the next
-// digits. Its diagonal is 0, so a digit equal to the interim digit, as the check is, leads to 0.
+// quasigroup is the totally anti-symmetric quasigroup of Damm's thesis. Its rows are interim digits, and its columns
+// the next digits. Its diagonal is 0. The check digit is the last interim digit, so it leads to 0.
 const quasigroup = "" +
 	"0317598642" +
 	"7092154863" +
@@ -130,7 +132,7 @@ const quasigroup = "" +
 	"9438617205" +
 	"2581436790"
 
-// damm looks up one interim digit after another. The last one is the check.
+// damm returns the check digit of Damm's algorithm, which is the last interim digit.
 func damm(digits []byte) int {
 	interim := 0
 	for _, d := range digits {
@@ -139,10 +141,11 @@ func damm(digits []byte) int {
 	return interim
 }
 
-// recursive implements modulo 10, recursive, of Swiss payment slips: each digit is added to the carry modulo 10, and
-// the sum leads to the next carry. The check makes the last sum 0.
+// recursive implements the algorithm "modulo 10, recursive" of Swiss payment slips. Each digit is added to the carry
+// modulo 10, and a table maps the sum to the next carry. The check makes the last sum 0.
 //
-// A swap of neighbours is missed if their sums in the first place are 4 and 7: only these two grow by the same amount.
+// Suppose that two neighbours are swapped. The swap is missed if one of them makes the sum 4 and the other one 7 when
+// it comes first, because only for these two sums the table adds the same amount.
 func recursive(digits []byte) int {
 	carry := 0
 	for _, d := range digits {
@@ -151,16 +154,17 @@ func recursive(digits []byte) int {
 	return (10 - carry) % 10
 }
 
-// hybrid implements the hybrid system MOD m+1,m of ISO 7064: each value is added modulo m, where m stands for 0, and
-// the sum is doubled modulo m+1. The check makes the last sum 1.
+// hybrid implements the hybrid system MOD m+1,m of ISO 7064. Each value is added modulo m, where m is used instead of
+// 0, and the sum is doubled modulo m+1. The check makes the last sum 1.
 //
-// A swap of neighbours is missed if their sums in the first place are m/2 and m/2+1. Doubling adds s, modulo m, to a
-// sum s of up to m/2, and s−1 to a larger one; no other two sums grow by the same amount.
+// Suppose that two neighbours are swapped. The swap is missed if one of them makes the sum m/2 and the other one m/2+1
+// when it comes first. Doubling adds s, modulo m, to a sum s of up to m/2, and s−1 to a larger sum, so it adds the same
+// amount only to these two sums.
 func hybrid(values []byte, m int) int {
 	product := m
 	for _, v := range values {
 		sum := product + int(v)
-		if sum > m { // cheaper than a division, which would take longer than the rest
+		if sum > m { // cheaper than a division, which would take longer than the rest of the loop
 			sum -= m
 		}
 		product = 2 * sum
@@ -171,8 +175,9 @@ func hybrid(values []byte, m int) int {
 	return (m + 1 - product) % m
 }
 
-// mod97 returns the number modulo 97; a letter counts as two digits. In the pure system MOD 97-10 of ISO 7064, the
-// check, 02 to 98, makes the whole number 1 modulo 97. In Belgian references, it is the remainder itself.
+// mod97 returns the number modulo 97, where a letter counts as two digits. In the pure system MOD 97-10 of ISO 7064,
+// the check is 02 to 98 and makes the whole number 1 modulo 97. In Belgian references, the check is the remainder
+// itself.
 func mod97(values []byte) int {
 	remainder := uint64(0)
 	for _, v := range values {
@@ -180,7 +185,7 @@ func mod97(values []byte) int {
 			remainder *= 10
 		}
 		remainder = remainder*10 + uint64(v)
-		if remainder > 1e15 { // three more digits still fit; a division takes longer than the rest
+		if remainder > 1e15 { // three more digits still fit; dividing each time would take longer than the rest
 			remainder %= 97
 		}
 	}

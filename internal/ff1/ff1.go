@@ -1,9 +1,9 @@
-// Package ff1 is the format-preserving encryption FF1 of NIST SP 800-38G: it maps the numbers of a fixed width one to
-// one onto numbers of the same width. Only the key reveals or undoes the mapping.
+// Package ff1 implements the format-preserving encryption FF1 of NIST SP 800-38G. It maps the numbers of a fixed width
+// one to one onto numbers of the same width. The mapping cannot be computed or reversed without the key.
 //
-// Names in the code come from the standard's algorithms 7 and 8. The standard works on strings of numerals, and this
-// package on the integers that they represent, with the most significant numeral first. Each half of a string fits into
-// 64 bits here, so no big integers are needed.
+// Names in the code are those of algorithms 7 and 8 of the standard. The standard works on strings of numerals. This
+// package works on the integers that they represent, with the most significant numeral first. Each half of a string
+// fits into 64 bits here, so no big integers are needed.
 package ff1
 
 import (
@@ -16,21 +16,22 @@ import (
 
 const blockSize = aes.BlockSize
 
-// A Cipher encrypts the numbers of one domain under one key. It never changes, and is safe for concurrent use.
+// A Cipher encrypts the numbers of one domain with one key. It is immutable and safe for concurrent use.
 type Cipher struct {
 	block cipher.Block
 	size  int64               // radix^width
-	mod   [2]uint64           // radix^u and radix^v, the moduli of even and of odd rounds
+	mod   [2]uint64           // radix^u and radix^v, the moduli of even and odd rounds
 	b     int                 // length of a half in Q, 1 to 8 bytes
 	p     [blockSize - 4]byte // P without t
 }
 
-// New returns the cipher for numerals of the given radix and numbers of width numerals: the integers from 0 to
-// radix^width − 1. The key has 16, 24 or 32 bytes, for AES-128, AES-192 or AES-256; another length is an error. The key
-// is not kept, so it may be overwritten.
+// New returns a cipher for numbers of width numerals in the given radix, which are the integers from 0 to radix^width −
+// 1. It returns an error unless the key has 16, 24 or 32 bytes, for AES-128, AES-192 or AES-256. New copies the key, so
+// the caller may overwrite it.
 //
-// The caller has checked that radix is 2 to 36, and that there are at least 1,000,000 numbers, which all fit into an
-// int64. SP 800-38G requires that many: in a smaller domain, enough ciphertexts reveal the plaintexts.
+// The caller must make sure that radix is 2 to 36, that there are at least 1,000,000 numbers, and that they fit into an
+// int64. SP 800-38G requires a million numbers, because the plaintexts of a smaller domain can be computed from enough
+// ciphertexts.
 func New(key []byte, radix, width int) (*Cipher, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -47,14 +48,14 @@ func New(key []byte, radix, width int) (*Cipher, error) {
 	return c, nil
 }
 
-// Encrypt encrypts n under tweak, which may have any length and need not be secret: each tweak gives a different
-// mapping. Encrypt panics if n is not one of the cipher's numbers.
+// Encrypt encrypts n. Each tweak gives a different mapping. It may have any length, and need not be secret. Encrypt
+// panics if n is not one of the cipher's numbers.
 func (c *Cipher) Encrypt(tweak []byte, n int64) int64 {
 	return c.join(c.roundFunction(tweak).encrypt(c.split(n)))
 }
 
-// Decrypt reverses [Cipher.Encrypt] with the same tweak, and panics in the same case. A wrong tweak or key goes
-// unnoticed: it gives another number.
+// Decrypt reverses [Cipher.Encrypt] with the same tweak, and panics in the same case. It does not detect a wrong tweak
+// or key: the result is then another number.
 func (c *Cipher) Decrypt(tweak []byte, n int64) int64 {
 	return c.join(c.roundFunction(tweak).decrypt(c.split(n)))
 }
@@ -69,15 +70,16 @@ func (c *Cipher) split(n int64) (a, b uint64) {
 
 func (c *Cipher) join(a, b uint64) int64 { return int64(a*c.mod[1] + b) }
 
-// A roundFunction is the function that every round of one number applies. One goroutine uses it at a time.
+// A roundFunction computes the rounds of one encryption or decryption. It is not safe for concurrent use.
 type roundFunction struct {
 	*Cipher
-	fixed [blockSize]byte // last block encrypted in PRF(P || Q), without i and NUM
+	fixed [blockSize]byte // last input block of PRF(P || Q), without i and NUM
 	r     [blockSize]byte
 }
 
-// roundFunction computes the part that all rounds share. PRF is a CBC-MAC, and only the end of its input changes with
-// the round: the last block is the end of the tweak, zeros, i in one byte, and NUM in b bytes.
+// roundFunction returns a roundFunction for a tweak. It computes the part of PRF that all rounds share. PRF is a
+// CBC-MAC, and only the last block of its input depends on the round. That block consists of the end of the tweak,
+// zeros, i in one byte, and NUM in b bytes.
 func (c *Cipher) roundFunction(tweak []byte) *roundFunction {
 	f := &roundFunction{Cipher: c} // on the heap, since cipher.Block is an interface: the only allocation
 	copy(f.r[:], c.p[:])
@@ -93,7 +95,8 @@ func (c *Cipher) roundFunction(tweak []byte) *roundFunction {
 	return f
 }
 
-// add adds a block, padded with zeros. With subtle.XORBytes, tweaks would escape to the heap.
+// add XORs a block, padded with zeros, into fixed. It does not use subtle.XORBytes, with which tweaks would escape to
+// the heap.
 func (f *roundFunction) add(block []byte) {
 	for i, c := range block {
 		f.fixed[i] ^= c
@@ -120,8 +123,8 @@ func (f *roundFunction) decrypt(a, b uint64) (uint64, uint64) {
 	return a, b
 }
 
-// y returns the standard's y, modulo m, in round i, where num is the half that this round does not change. y is the
-// first d bytes of R, and S is R: d is 8 if b is 4 or less, and 12 otherwise.
+// y returns the y of the standard in round i, modulo m. num is the half that the round does not change. y consists of
+// the first d bytes of S. They are bytes of R, because d is 8 if b is at most 4, and 12 otherwise.
 func (f *roundFunction) y(i int, num, m uint64) uint64 {
 	f.r = f.fixed
 	f.r[blockSize-1-f.b] ^= byte(i)

@@ -11,25 +11,27 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-const longest = 64 // bytes
+const maxBytes = 64
 
-// Check returns an error if a type or a key prefix is invalid, which says what is wrong and what is allowed. Neither
-// may contain colons or braces, which are part of the syntax of keys. Names that look the same, or that a database
-// treats as equal, must not be two series. So a name contains no invisible character, and Unicode's normalization form
-// NFKC does not change it. Marks may follow a letter if they belong to a script, as those of Hindi, Bengali and Thai
-// do. Accents that any script may use, such as U+0301, are refused, because two on one letter look like one. Thai and
-// Lao words are often written with the letters U+0E33 and U+0EB3, which NFKC splits in two. Check therefore allows
-// these letters, and refuses the two characters that look like each of them.
+// Check returns an error if a type or a key prefix is invalid. The error says what is wrong and what is allowed.
 //
-// Normalization needs large tables that grow with Unicode; the Go project keeps them in golang.org/x/text.
+// A name must not contain colons or braces, because they are part of the syntax of keys. Names that look the same, or
+// that a database treats as equal, must not belong to two series. Therefore a name must not contain invisible
+// characters, and normalization (NFKC) must not change it. A mark may follow a letter if it belongs to a script, like
+// the marks of Hindi, Bengali and Thai. Accents that are used with several scripts, such as U+0301, are refused,
+// because two of them on one letter look like one. Thai and Lao words often contain the letters U+0E33 and U+0EB3,
+// which NFKC splits into two characters. Check allows these letters, and instead refuses the two characters that look
+// like each of them.
+//
+// Normalization needs large tables that grow with Unicode. The Go project maintains them in golang.org/x/text.
 func Check(name string) error {
 	const allowed = "want letters with their marks, digits and - _ . /"
 	switch {
 	case name == "":
 		return errors.New("empty; want 1 to 64 bytes")
-	case len(name) > longest:
-		return fmt.Errorf("%d bytes; want 1 to %d", len(name), longest)
-	case !strings.ContainsFunc(name, needsUnicode): // fast path: this runs for every number, and most names are ASCII
+	case len(name) > maxBytes:
+		return fmt.Errorf("%d bytes; want 1 to %d", len(name), maxBytes)
+	case !strings.ContainsFunc(name, needsUnicode): // fast path: Check runs for every number, usually on ASCII
 		return nil
 	case !utf8.ValidString(name):
 		return errors.New("not valid UTF-8; " + allowed)
@@ -43,7 +45,7 @@ func Check(name string) error {
 			return fmt.Errorf("it contains %q (%U); %s", r, r, allowed)
 		case unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector),
 			r == 0x13441, r == 0x13442:
-			// Fillers and selectors, which Unicode lists as ignorable, and two blanks among hieroglyphs.
+			// Fillers and selectors, which Unicode lists as ignorable, and the two blanks among the hieroglyphs.
 			return fmt.Errorf("it contains %U, which is invisible; %s", r, allowed)
 		case isMark && !afterLetter:
 			return fmt.Errorf("it contains the mark %U, which does not follow a letter; %s", r, allowed)
@@ -66,7 +68,7 @@ func Check(name string) error {
 	return nil
 }
 
-// split replaces the two letters that are allowed although NFKC changes them with what NFKC makes of them.
+// split replaces the two letters that are allowed although NFKC changes them. It replaces them as NFKC does.
 var split = strings.NewReplacer("\u0e33", "\u0e4d\u0e32", "\u0eb3", "\u0ecd\u0eb2")
 
 // needsUnicode reports whether r is not an ASCII character allowed in a name: a letter, a digit, - . / or _.

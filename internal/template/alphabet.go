@@ -9,14 +9,15 @@ import (
 // An alphabet is a set of digits for printing sequences.
 type alphabet struct {
 	name, digits string
-	widest       int    // greatest width, which keeps every sequence below 10^15
-	noun         string // the digits, in a message
-	least        int64  // sequence that is printed as the first digit alone
+	maxWidth     int    // largest width with which every sequence is below 10^15
+	noun         string // name of the digits in messages
+	least        int64  // smallest sequence, which is printed with the first digit only
 }
 
-var decimal = &alphabet{"decimal", digits, maxWidth, "decimal digits", 0}
+var decimal = &alphabet{"decimal", digits, maxDigits, "decimal digits", 0}
 
-// alphabets has the alphabets by their names in templates. base32 is Crockford's, without look-alikes.
+// alphabets maps names in templates to alphabets. base32 is Crockford's, which leaves out letters that look like
+// digits.
 var alphabets = map[string]*alphabet{
 	"base32":  {"base32", "0123456789ABCDEFGHJKMNPQRSTVWXYZ", 9, "base32 digits", 0},
 	"base36":  {"base36", "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", 9, "base36 digits", 0},
@@ -24,10 +25,10 @@ var alphabets = map[string]*alphabet{
 	"alpha":   {"alpha", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", 9, "letters", 1},
 }
 
-// zeros has as many zeros as the widest padding.
+// zeros is as long as the widest padding.
 const zeros = "000000000000000"
 
-// largest returns the largest sequence of width digits; width is at most widest.
+// largest returns the largest sequence of width digits. width is at most maxWidth.
 func (a *alphabet) largest(width int) int64 {
 	n := int64(1)
 	for range width {
@@ -39,7 +40,7 @@ func (a *alphabet) largest(width int) int64 {
 // appendPadded appends n, padded on the left to width digits. An n that is wider, or less than a.least, is appended in
 // decimal.
 func appendPadded(b []byte, n int64, width int, a *alphabet) []byte {
-	// Unsigned, so an n that is too small is wider than any field.
+	// The difference is unsigned, so that an n that is too small becomes wider than any field.
 	at, base, rest := len(b), uint64(len(a.digits)), uint64(n-a.least)
 	b = append(b, zeros[:width]...)
 	for i := len(b) - 1; i >= at && (rest > 0 || a.digits[0] != '0'); i-- {
@@ -52,10 +53,11 @@ func appendPadded(b []byte, n int64, width int, a *alphabet) []byte {
 	return b
 }
 
-// readable returns a part of a number for an error. Its width may have cut a character; the result has … in that place.
+// readable returns a part of a number for an error message. If the width of a field has cut a character, the result
+// contains … in its place.
 func readable(part string) string { return strings.ToValidUTF8(part, "…") }
 
-// parseDigits is the inverse of appendPadded, for an n no wider than its padding.
+// parseDigits is the inverse of appendPadded, for an n that is not wider than its padding.
 func parseDigits(s string, a *alphabet) (int64, error) {
 	v := int64(0)
 	for i := range len(s) {

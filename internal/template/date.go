@@ -10,11 +10,11 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// A reading has the value of each part of a date at a reading of the clock.
-type reading [len(parts)]int
+// partValues has the value of each part of a date.
+type partValues [len(parts)]int
 
-// readingOf returns the parts of a reading of the clock. wall is that reading as if it were UTC.
-func readingOf(wall time.Time, start calendar.YearStart) (r reading) {
+// valuesAt returns the values of the parts at a wall-clock time. wall is that time as if it were UTC.
+func valuesAt(wall time.Time, start calendar.YearStart) (r partValues) {
 	r[year], r[month], r[day], r[dayOfYear] = wall.Year(), int(wall.Month()), wall.Day(), wall.YearDay()
 	r[weekYear], r[week] = wall.ISOWeek()
 	r[businessYear], r[quarter] = start.YearOf(wall)
@@ -24,8 +24,8 @@ func readingOf(wall time.Time, start calendar.YearStart) (r reading) {
 	return r
 }
 
-// read parses a date. Parts that are not printed are 0.
-func (l *layout) read(s string) (r reading, err error) {
+// read parses a printed date. The values of parts that are not printed are 0.
+func (l *layout) read(s string) (r partValues, err error) {
 	for i := range l.fields {
 		f := &l.fields[i]
 		text := s[:f.width(s, false)]
@@ -55,10 +55,12 @@ func (l *layout) read(s string) (r reading, err error) {
 	return r, nil
 }
 
-// sortableDates are token sequences. Integers made of the first tokens of one sequence, or of none, sort as dates do.
+// sortableDates contains sequences of tokens. Integers sort as dates do if they consist of the first tokens of one of
+// the sequences, or of no tokens at all.
 const sortableDates = " yyyyMMddHHmmss yyyyDDDHHmmss GGGGWW FFFFQ FFFFS EEEE"
 
-// sortable returns a date's digits from coarse to fine, and false if integers made of them would not sort as dates do.
+// sortable returns the digits of a printed date, ordered from coarse to fine parts. It returns false if integers with
+// these digits would not sort as dates do.
 func (l *layout) sortable(date string) (digits []byte, ok bool) {
 	r, err := l.read(date)
 	if err != nil {
@@ -76,7 +78,7 @@ func (l *layout) sortable(date string) (digits []byte, ok bool) {
 	for p := year; p <= second; p++ {
 		if l.has[p] && !(p == businessEnd && l.has[businessYear]) {
 			tokens += parts[p].tokens[0]
-			if widths[p] == 2 { // a two-digit year keeps its two digits
+			if widths[p] == 2 { // a year with two digits
 				r[p] %= 100
 			}
 			digits = appendPadded(digits, int64(r[p]), widths[p], decimal)

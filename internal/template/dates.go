@@ -16,21 +16,21 @@ import (
 // Dates are the dates that a template prints for a calendar's periods.
 type Dates struct {
 	layout          // empty for a template without a date
-	usual    layout // layout that distinguishes the calendar's periods
+	usual    layout // default layout, which distinguishes the calendar's periods
 	calendar calendar.Calendar
 	Vary     bool                                // the date may change within a period
-	repeat   bool                                // a date may come again after another one
-	cache    [8192]atomic.Pointer[calendar.Span] // spans of the dates found last, at a hash of their text or after that
+	repeat   bool                                // a date may recur after another one
+	cache    [8192]atomic.Pointer[calendar.Span] // recently found spans, each in a slot near the hash of its date
 }
 
-// usualDates are date layouts that distinguish the periods of each unit.
+// usualDates has a date layout for each unit that distinguishes its periods.
 var usualDates = [...]string{
 	calendar.Second: "yyyyMMddHHmmss", calendar.Minute: "yyyyMMddHHmm", calendar.Hour: "yyyyMMddHH",
 	calendar.Day: "yyyyMMdd", calendar.Month: "yyyyMM", calendar.Year: "yyyy",
 	calendar.Week: "GGGG-WW", calendar.Quarter: "FFFF-Q", calendar.HalfYear: "FFFF-S", calendar.Never: "",
 }
 
-// usualDate returns a date layout that distinguishes the calendar's periods, "" if no date is needed.
+// usualDate returns the default date layout of a calendar, or "" if no date is needed.
 func usualDate(c calendar.Calendar) string {
 	if c.Unit == calendar.Year && c.YearStart != (calendar.YearStart{}) {
 		return "FFFF"
@@ -44,7 +44,7 @@ func Usual(c calendar.Calendar) string {
 	return strings.Replace(text, "{date:}", "", 1)
 }
 
-// check refuses dates that do not distinguish the calendar's periods or do not suit the calendar.
+// check returns an error if the dates do not distinguish the calendar's periods, or do not suit the calendar.
 func (d *Dates) check() error {
 	for _, f := range d.fields {
 		switch {
@@ -61,8 +61,8 @@ func (d *Dates) check() error {
 	return fmt.Errorf("%s; print %s", d.ambiguity(), d.usual.text)
 }
 
-// Named returns the unit whose periods the date names, and false if there is none, as without a date, or if the date
-// already suits the calendar.
+// Named returns the unit whose periods the date distinguishes exactly. It returns false if there is no such unit, if
+// the template has no date, or if the date already distinguishes the calendar's periods.
 func (d *Dates) Named() (calendar.Unit, bool) {
 	start := d.calendar.YearStart
 	if d.text == "" || d.determines(&d.usual, start) {
@@ -77,8 +77,8 @@ func (d *Dates) Named() (calendar.Unit, bool) {
 	return 0, false
 }
 
-// ambiguity returns the reason why the dates do not distinguish the calendar's periods: a missing part, or two days
-// that print the same date.
+// ambiguity returns the reason why the dates do not distinguish the calendar's periods. This is a missing part, or two
+// days in different periods that print the same date.
 func (d *Dates) ambiguity() string {
 	noun := d.calendar.Unit.Noun()
 	dates := d.usual.has[year] && !slices.Contains(d.has[dayOfYear:hour], true)
@@ -110,9 +110,9 @@ func (d *Dates) ambiguity() string {
 	return fmt.Sprintf("%s does not tell %ss apart in every calendar", d.text, noun)
 }
 
-// checkYear refuses a reading of the clock whose year would print the same as another year.
+// checkYear returns an error if a year would be printed like another year at the wall-clock time wall.
 func (d *Dates) checkYear(wall time.Time) error {
-	r := readingOf(wall, d.calendar.YearStart)
+	r := valuesAt(wall, d.calendar.YearStart)
 	for i := range d.fields {
 		f := &d.fields[i]
 		if f.isShort() && (r[f.part] < 2000 || r[f.part] > 2099) {
@@ -130,9 +130,9 @@ func (d *Dates) checkYear(wall time.Time) error {
 	return nil
 }
 
-// append appends the date at a reading of the clock. wall is that reading as if it were UTC.
+// append appends the date at a wall-clock time. wall is that time as if it were UTC.
 func (d *Dates) append(b []byte, wall time.Time) []byte {
-	r := readingOf(wall, d.calendar.YearStart)
+	r := valuesAt(wall, d.calendar.YearStart)
 	for i := range d.fields {
 		switch f := &d.fields[i]; {
 		case f.part == separator:
@@ -153,7 +153,7 @@ func (d *Dates) PrintBusinessYear() bool {
 	return d.has[businessYear] || d.has[businessEnd] || d.has[half] || d.has[quarter]
 }
 
-// SpanAt returns the span of an instant, with an error if its date cannot be printed.
+// SpanAt returns the span that contains an instant. The error is not nil if the date of the span cannot be printed.
 func (d *Dates) SpanAt(at time.Time) (calendar.Span, error) {
 	s, c := d.SpanOf(d.calendar.At(at)), d.calendar
 	wall := s.Wall
@@ -174,8 +174,8 @@ func (d *Dates) SpanAt(at time.Time) (calendar.Span, error) {
 	return s, d.checkYear(wall)
 }
 
-// CheckPeriod returns an error if no date of a period can be printed. The years that can be printed follow one another,
-// so it looks at the first and the last date; a period that never ends has years in between.
+// CheckPeriod returns an error if no date of a period can be printed. The years that can be printed are consecutive, so
+// it is enough to check the first and the last date. Only the period of Never may have printable years between them.
 func (d *Dates) CheckPeriod(p *calendar.Period) error {
 	err := d.checkYear(p.Wall)
 	if err == nil || !d.Vary {
@@ -187,8 +187,8 @@ func (d *Dates) CheckPeriod(p *calendar.Period) error {
 	return err
 }
 
-// SpanOf returns a whole period as a span, for a number whose time of issue within the period is not known. It has no
-// date if that may vary within the period.
+// SpanOf returns a whole period as a span, for a number whose time of issue within the period is unknown. The span has
+// no Date if the date may vary within the period.
 func (d *Dates) SpanOf(p *calendar.Period) calendar.Span {
 	s := calendar.Span{Period: *p, From: p.Start, To: p.End}
 	if !d.Vary {
@@ -199,12 +199,12 @@ func (d *Dates) SpanOf(p *calendar.Period) calendar.Span {
 
 var seed = maphash.MakeSeed()
 
-// Find returns the first span of a printed date. It caches recent results, since many numbers have the same date. The days
-// of ten years find room, because each may be in one of several slots.
+// Find returns the first span in which a date is printed. It caches recent results, because many numbers have the same
+// date. The cache is large enough for the days of ten years, because each may be in one of several slots.
 func (d *Dates) Find(text string) (*calendar.Span, error) {
 	const tries = 8
 	hash := maphash.String(seed, text)
-	slot := &d.cache[hash%uint64(len(d.cache))] // the one to overwrite, unless another is free
+	slot := &d.cache[hash%uint64(len(d.cache))] // overwritten unless another slot is free
 	for i := range uint64(tries) {
 		next := &d.cache[(hash+i)%uint64(len(d.cache))]
 		s := next.Load()
@@ -220,7 +220,9 @@ func (d *Dates) Find(text string) (*calendar.Span, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, _ := d.SpanAt(at) // it may have begun before 1970; unlike text, its Date does not keep the number in memory
+	// The period may have begun before 1970, so the error is ignored. Unlike text, s.Date does not keep the whole number
+	// in memory.
+	s, _ := d.SpanAt(at)
 	if s.From >= s.To {
 		return nil, fmt.Errorf("%s is not before the end of %s", text, calendar.FormatLabel(s.Label))
 	}
@@ -228,14 +230,14 @@ func (d *Dates) Find(text string) (*calendar.Span, error) {
 	return &s, nil
 }
 
-// first returns the first instant since 1970 at which a date is printed.
+// first returns the first instant from 1970 on at which a date is printed.
 func (d *Dates) first(s string) (time.Time, error) {
 	c := d.calendar
 	r, err := d.read(s)
 	if err != nil {
 		return time.Time{}, err
 	}
-	// Without the hour, a minute recurs within a day, and without the minute, a second does.
+	// Without the hour, the same minute recurs every hour. Without the minute, the same second recurs every minute.
 	finest, step, times := c.With(d.Finest), time.Hour, 1
 	if d.has[second] && !d.has[minute] {
 		step, times = time.Minute, 60
@@ -255,7 +257,7 @@ func (d *Dates) first(s string) (time.Time, error) {
 		why = "%[2]s has no %[1]s"
 		for j := range times {
 			switch p := finest.Beginning(wall.Add(time.Duration(j) * step)); {
-			case p.Start >= p.End: // clocks jumped over the period
+			case p.Start >= p.End: // clocks skipped the period
 			case p.End <= 0: // no Redis server has ever had an earlier time
 				early = "the %[1]s is before 1970"
 			default:
@@ -266,8 +268,8 @@ func (d *Dates) first(s string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf(cmp.Or(early, why), d.describe(r, s), c.Location)
 }
 
-// describe returns a printed date as people write it, such as "day 2021-10-24".
-func (d *Dates) describe(r reading, s string) string {
+// describe returns a printed date with the word for its unit, such as "day 2021-10-24".
+func (d *Dates) describe(r partValues, s string) string {
 	if d.has != d.usual.has || !d.has[year] || slices.Contains(d.tokens, "BBBB") {
 		return "date " + s
 	}
@@ -276,8 +278,8 @@ func (d *Dates) describe(r reading, s string) string {
 	return d.calendar.Unit.Noun() + " " + text[:digits+(digits-4)/2]
 }
 
-// candidates returns the first day that may print a reading, and the number of such days.
-func (d *Dates) candidates(r reading) (first time.Time, days int) {
+// candidates returns the first day on which a parsed date may be printed, and the number of days to try from there on.
+func (d *Dates) candidates(r partValues) (first time.Time, days int) {
 	start := d.calendar.YearStart
 	date := func(y, m, day int) time.Time { return time.Date(y, time.Month(m), day, 0, 0, 0, 0, time.UTC) }
 	switch {
@@ -292,5 +294,5 @@ func (d *Dates) candidates(r reading) (first time.Time, days int) {
 	case d.has[businessEnd]:
 		return start.First(r[businessEnd] - start.EndOf(0)), 366
 	}
-	return date(1969, 12, 31), 28 * 366 // with Never, the year is optional; the calendar repeats after 28 years
+	return date(1969, 12, 31), 28 * 366 // only Never needs no year; weekdays and leap years repeat after 28 years
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/dailyserial/serial/internal/ff1"
 )
 
-// Hide makes the template print encrypted sequences. prefix is the prefix of keys in Redis; counter is the name of the
-// counter that all types share, "" if each has its own.
+// Hide makes the template print encrypted sequences. prefix is the prefix of keys in Redis. counter is the name of the
+// counter that all types share, or "" if each type has its own counter.
 func (t *Template) Hide(key []byte, prefix, counter string) error {
 	if n := t.alphabet.largest(t.seqWidth); t.grows || n < 999_999 {
 		return fmt.Errorf("serial: WithHiddenSequence: the template has %d sequences; want a million or more "+
@@ -29,16 +29,16 @@ func (t *Template) Hide(key []byte, prefix, counter string) error {
 	return nil
 }
 
-// tweak appends the counter's key in Redis, so each counter has its own encryption.
+// tweak appends the tweak for a counter, which is its key in Redis. So each counter has its own encryption.
 func (t *Template) tweak(b []byte, typ, label string) []byte {
 	b = append(append(b, t.prefix...), ":{"...)
 	b = append(append(b, cmp.Or(t.counter, typ)...), "}:"...)
 	return append(b, label...)
 }
 
-// PrintMark returns a hash of the settings that two processes must share, or they could print the same number for
-// different sequences of a period: the order of fields and tokens, the alphabet, the check digit and the key. Widths,
-// literals and spellings are not in it.
+// PrintMark returns a hash of the settings that all processes must share, because otherwise two of them could print the
+// same number for different sequences of a period. These are the order of fields and tokens, the alphabet, the check
+// digit and the key. Widths, literals and the spellings of tokens are not part of the hash.
 func (t *Template) PrintMark() string {
 	marks := [...]string{
 		fieldLiteral: "", fieldType: "type;", fieldSeq: "seq:" + t.alphabet.name + ";",
@@ -47,11 +47,12 @@ func (t *Template) PrintMark() string {
 	var text string
 	for _, f := range t.fields {
 		text += marks[f.kind]
-		marks[f.kind] = "" // a date has several fields
+		marks[f.kind] = "" // a date consists of several fields, and counts once
 	}
 	if t.Fingerprint != "" {
 		text += "hidden:" + t.Fingerprint
 	}
 	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:6]) // keeps the fields of most records within 64 bytes, which Redis stores compactly
+	// 12 characters keep the fields of most records within 64 bytes, which Redis stores compactly.
+	return hex.EncodeToString(sum[:6])
 }

@@ -10,20 +10,19 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// A layout is the parsed layout of a date field: tokens and separators, each as wide as its output. The zero layout
-// prints nothing.
+// A layout is the parsed layout of a date field. It consists of tokens and separators. The zero layout prints nothing.
 type layout struct {
-	text   string // as in the template
+	text   string // text in the template
 	fields []field
-	tokens []string         // tokens as they count in the print mark
+	tokens []string         // tokens in their form for the print mark
 	has    [len(parts)]bool // set of printed parts
-	Finest calendar.Unit    // shortest unit after which the output changes; calendar.Day for dates
+	Finest calendar.Unit    // shortest unit after which the output changes; calendar.Day without a time of day
 }
 
 // A part is the part of a date that a token prints.
 type part int
 
-// The parts, from coarse to fine within each way to write dates.
+// The parts, ordered from coarse to fine within each way to write dates. The letters are those of [layout.known].
 const (
 	separator    part = iota
 	year              // Y
@@ -44,8 +43,8 @@ const (
 // A partKind describes a part of dates.
 type partKind struct {
 	name   string
-	tokens []string      // tokens of the part, the usual one first
-	unit   calendar.Unit // unit after which the value has changed at the latest
+	tokens []string      // tokens of the part, beginning with the usual one
+	unit   calendar.Unit // longest unit during which the value stays the same
 }
 
 // parts has a row for each part.
@@ -65,17 +64,17 @@ var parts = [...]partKind{
 	second:       {"the second (ss)", []string{"ss"}, calendar.Second},
 }
 
-// A form says how a token prints its part, if not in digits as many as its letters.
+// A form says how a token prints its part. With the zero form, the token prints as many digits as it has letters.
 type form struct {
-	mark  string      // token that it counts as in the print mark; "" for the usual one
-	plus  int         // added to the part's value
-	names *[12]string // printed instead of digits, from the value 1 on
-	run   string      // characters of a form of variable width, otherwise ""
+	mark  string      // token in the print mark; "" for the usual one
+	plus  int         // number that is added to the value
+	names *[12]string // names that are printed instead of the values 1 to 12
+	run   string      // possible characters of a form of variable width, otherwise ""
 }
 
 const digits = "0123456789"
 
-// forms has the forms by their tokens.
+// forms maps tokens to forms.
 var forms = map[string]form{
 	"M":    {run: digits},
 	"d":    {run: digits},
@@ -93,11 +92,11 @@ var years = []part{year, weekYear, businessYear, businessEnd}
 const allowedTokens = "want yyyy, yy, BBBB, BB, MM, M, MMM, Mmm, R, dd, d, DDD, GGGG, GG, WW, FFFF, FF, EEEE, EE, " +
 	"S, Q, HH, mm, ss, separators and 'quoted text'"
 
-// quoted matches quoted text at the beginning. Two quotes mean one, also within the text.
+// quoted matches quoted text at the beginning. Two quotes mean one quote, also within quoted text.
 var quoted = regexp.MustCompile(`^(?:''|'(?:[^']|'')+')`)
 
-// parseLayout parses the layout of a date field. It reads YYYY and DD, common in other libraries, as yyyy and dd;
-// beside weeks, YYYY is refused later.
+// parseLayout parses the layout of a date field. YYYY and DD, which are common in other libraries, mean yyyy and dd.
+// [Dates.check] refuses YYYY in combination with weeks.
 func parseLayout(text string) (l layout, err error) {
 	l.text, l.Finest = text, calendar.Day
 	for rest := text; rest != ""; {
@@ -134,7 +133,7 @@ func parseLayout(text string) (l layout, err error) {
 	return l, nil
 }
 
-// cutToken returns the token at the beginning of s: a run of the same letter, or Mmm.
+// cutToken returns the token at the beginning of s, which is a run of the same letter, or Mmm.
 func cutToken(s string) string {
 	token := s[:len(s)-len(strings.TrimLeft(s, s[:1]))]
 	if after := s[len(token):]; token == "M" && len(after)-len(strings.TrimLeft(after, "m")) == 2 {
@@ -143,7 +142,7 @@ func cutToken(s string) string {
 	return token
 }
 
-// appendText appends a literal or a date's separator, joined to one right before it.
+// appendText appends a literal, or a separator of a date. It joins the text to a literal or separator right before it.
 func appendText(fields []field, kind fieldKind, text string) []field {
 	if last := len(fields) - 1; last >= 0 && fields[last].kind == kind && fields[last].part == separator {
 		text = fields[last].text + text
@@ -163,13 +162,13 @@ func (f *field) width(s string, atEnd bool) int {
 	return len(s) - len(strings.TrimLeft(s, f.run))
 }
 
-// isShort reports whether f is a two-digit year, which means one of the calendar years 2000 to 2099.
+// isShort reports whether f is a year with two digits, which means one of the years 2000 to 2099.
 func (f *field) isShort() bool { return len(f.text) == 2 && slices.Contains(years, f.part) }
 
-// known returns the parts that are equal in any two dates that the layout prints the same. Parts that do not change
-// within the same unit are known together: the week year only with the week.
+// known returns the parts that the printed date determines: any two dates with the same output have the same values of
+// these parts. A part is known only together with the others of its unit, such as the week year with the week.
 func (l *layout) known(start calendar.YearStart) (k [len(parts)]bool) {
-	// This is the table in the documentation of WithTemplate.
+	// The documentation of WithTemplate contains these rules as a table.
 	Y, M, D, N := l.has[year], l.has[month], l.has[day], l.has[dayOfYear]
 	G, W := l.has[weekYear], l.has[week]
 	F, S, Q := l.has[businessYear] || l.has[businessEnd], l.has[half], l.has[quarter]
@@ -193,8 +192,8 @@ func (l *layout) known(start calendar.YearStart) (k [len(parts)]bool) {
 	return k
 }
 
-// determines reports whether dates that l prints the same are always the same in other. If l does not determine itself,
-// a date recurs after another one: the day alone recurs every month.
+// determines reports whether any two dates with the same output of l also have the same output of other. If l does not
+// determine itself, its output recurs after another output, as the day alone recurs every month.
 func (l *layout) determines(other *layout, start calendar.YearStart) bool {
 	known := l.known(start)
 	for p, has := range other.has {

@@ -14,14 +14,14 @@ import (
 	"github.com/dailyserial/serial/internal/checkdigit"
 )
 
-// PrintNumber returns a number as text, "" if the template prints a date and date is "". date is the printed date; a
-// hidden sequence depends on the period's label. A sequence wider than the template's padding is printed in full, in
-// decimal.
+// PrintNumber returns a printed number, or "" if the template prints a date and date is "". date is the printed date,
+// and label that of the period, on which a hidden sequence depends. A sequence that is too wide for the template is
+// printed in full, in decimal.
 func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 	if date == "" && t.Dates.text != "" {
 		return ""
 	}
-	var buf [128]byte // on the stack: the returned string is the only allocation
+	var buf [128]byte // on the stack, so the returned string is the only allocation
 	b := buf[:0]
 	check := -1 // offset of the check characters
 	for i := range t.fields {
@@ -45,13 +45,13 @@ func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 		}
 	}
 	if check >= 0 {
-		checkOf(t.check, b[:check], b, check)
+		appendCheck(t.check, b[:check], b, check)
 	}
 	return string(b)
 }
 
-// Instants returns the first instant of a span's period, and the first instant at which the period prints the span's
-// date, zero if that date is not known.
+// Instants returns the first instant of a span's period, and the first instant at which the span's date is printed in
+// that period. The second one is zero if the date is unknown.
 func (d *Dates) Instants(s *calendar.Span) (start, date time.Time) {
 	if from := s.From; s.Date != "" || d.text == "" {
 		if d.repeat {
@@ -64,7 +64,8 @@ func (d *Dates) Instants(s *calendar.Span) (start, date time.Time) {
 	return time.Unix(s.Start, 0).In(d.calendar.Location), date
 }
 
-// Int64 returns a number as one integer: the date as printed, from coarse to fine, followed by the padded sequence.
+// Int64 returns a number as one integer. Its digits are those of the printed date, ordered from coarse to fine parts,
+// and then those of the padded sequence.
 func (t *Template) Int64(date string, seq int64) (int64, error) {
 	switch {
 	case t.cipher != nil:
@@ -93,11 +94,10 @@ type Number struct {
 	Seq  int64
 }
 
-// Blanks are the characters with which databases and spreadsheets pad texts.
+// Blanks contains the whitespace with which databases and spreadsheets pad strings.
 const Blanks = " \t\u00a0"
 
-// ParseStored is [Template.ParseNumber] for a number that may be padded with [Blanks], which the template itself may
-// also print at either end.
+// ParseStored parses a number that may be padded with [Blanks]. The template itself may also begin or end with Blanks.
 func (t *Template) ParseStored(s string) (Number, error) {
 	trimmed := strings.Trim(s, Blanks)
 	n, err := t.ParseNumber(trimmed)
@@ -118,7 +118,7 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 	if err != nil {
 		return bad(err)
 	}
-	var wrongSeq, wrongDate error // an error of the check digit comes before these
+	var wrongSeq, wrongDate error // returned only if the check digit is right
 	if t.Dates.text == "" {
 		n.Span, _ = t.Dates.Find("") // of the period that never ends
 	}
@@ -171,13 +171,13 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 	return n, nil
 }
 
-// An impossible error says why a date cannot be, although everything else fits.
+// An impossible error says why a date does not exist in a number that is otherwise correct.
 type impossible struct{ error }
 
 func (impossible) Is(target error) bool { return target == ErrImpossibleDate }
 
-// checkTypeIn refuses a type in a text, unless the template can print it. An error shows all of a character that the
-// width of the type has cut.
+// checkTypeIn returns an error if the template cannot print the type s[from:to]. If the end of the type cuts a
+// character, the error message contains the whole character.
 func (t *Template) checkTypeIn(s string, from, to int) error {
 	err := t.CheckType(s[from:to])
 	for err != nil && to < len(s) && !utf8.RuneStart(s[to]) {
@@ -187,11 +187,11 @@ func (t *Template) checkTypeIn(s string, from, to int) error {
 	return err
 }
 
-// widths are the widths of a number's fields by their kinds, in bytes.
+// widths has the widths of a number's fields in bytes, by kind.
 type widths [fieldKinds]int
 
-// widthsIn returns the widths of a number's fields. The type takes what the fields on its two sides leave; without one,
-// nothing may be left.
+// widthsIn returns the widths of the fields of the number s. What remains between the fields before and after the type
+// is the type. Without a type, nothing may remain.
 func (t *Template) widthsIn(s string) (w widths, err error) {
 	least, typ := t.fixed, len(t.fields)
 	if t.Typed {
@@ -213,8 +213,8 @@ func (t *Template) widthsIn(s string) (w widths, err error) {
 	}
 	w[fieldType] = len(rest)
 	switch seq := w[fieldSeq]; {
-	case seq < t.seqWidth || seq > maxWidth:
-		return w, fmt.Errorf("its sequence has %d digits; want %d to %d", seq, t.seqWidth, maxWidth)
+	case seq < t.seqWidth || seq > maxDigits:
+		return w, fmt.Errorf("its sequence has %d digits; want %d to %d", seq, t.seqWidth, maxDigits)
 	case t.Typed && rest == "":
 		return w, errors.New("nothing is left for its type")
 	case !t.Typed && rest != "":
@@ -225,7 +225,7 @@ func (t *Template) widthsIn(s string) (w widths, err error) {
 	return w, nil
 }
 
-// checkSeq returns an error if a sequence would not be printed as text, unless it is hidden.
+// checkSeq returns an error if the template would not print the sequence as text. It does not check hidden sequences.
 func (t *Template) checkSeq(seq int64, text string) error {
 	switch {
 	case t.cipher != nil:
@@ -237,23 +237,24 @@ func (t *Template) checkSeq(seq int64, text string) error {
 	return nil
 }
 
-// checkOf appends a number's check characters to b. number has a place for them at offset at.
-func checkOf(a checkdigit.Algorithm, b, number []byte, at int) []byte {
+// appendCheck appends the check characters of number to b. They belong at offset at, and what number contains there is
+// ignored.
+func appendCheck(a checkdigit.Algorithm, b, number []byte, at int) []byte {
 	before, after := number[:at], number[at+a.Width:]
-	if a.Name == "97-10" { // as in ISO 11649, where RF and the check digits are printed first and covered last
+	if a.Name == "97-10" { // as in ISO 11649, where RF and the check digits are printed first but count last
 		before, after = after, before
 	}
 	return a.Append(b, before, after)
 }
 
-// verifyCheck returns an error unless the check characters of a number are right.
+// verifyCheck returns an error if the check characters at offset at are wrong.
 func verifyCheck(a checkdigit.Algorithm, number string, at int) error {
 	var whole [256]byte
 	var buf [2]byte
-	want := checkOf(a, buf[:0], append(whole[:0], number...), at)
+	want := appendCheck(a, buf[:0], append(whole[:0], number...), at)
 	if got := number[at : at+a.Width]; got != string(want) {
 		return fmt.Errorf("%w: got %s, want %s, unless another character is mistyped",
-			ErrCheckDigit, readable(got), string(want)) // a copy, so buf stays on the stack
+			ErrCheckDigit, readable(got), string(want)) // a copy, so that buf stays on the stack
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package template parses templates, proves that no two numbers of a template print the same, and prints and parses
-// numbers.
+// Package template parses templates, and prints and parses numbers. It accepts a template only if it can prove that no
+// two numbers are printed the same.
 package template
 
 import (
@@ -22,8 +22,8 @@ import (
 const Default = "{type}{date:yyyyMMdd}{seq:4}"
 
 const (
-	maxWidth    = 15  // digits; Lua numbers are doubles, so 16-digit sequences would repeat
-	maxTemplate = 256 // bytes; every answer stored for NextOnce includes a template
+	maxDigits   = 15  // of a sequence; Lua numbers are doubles, which cannot represent all sequences of 16 digits
+	maxTemplate = 256 // bytes; the template is stored with every answer for NextOnce
 )
 
 // MaxSequence is the largest sequence that any template prints.
@@ -37,26 +37,26 @@ var (
 	ErrImpossibleDate = errors.New("serial: impossible date")
 )
 
-// A Template is a parsed template for the numbers of a calendar. All its fields have a fixed width, except the type, a
-// sequence that may grow, and unpadded parts of the date.
+// A Template is a parsed template for the numbers of a calendar. Its fields have a fixed width, except for the type, a
+// sequence that may grow, and parts of the date without padding.
 type Template struct {
 	Dates    Dates
 	Typed    bool // the template prints the type
 	text     string
 	fields   []field // literals, type, tokens and separators of the date, sequence and check, in order
-	least    widths  // least widths of the fields
-	fixed    int     // the sum of them, without the type
+	least    widths  // minimum widths of the fields
+	fixed    int     // sum of the minimum widths, without the type
 	seqWidth int     // width to which the sequence is padded, in digits
-	seqAt    int     // offset of the sequence's field in text
-	seqEnd   int     // offset of its end
+	seqAt    int     // offset in text at which the field of the sequence begins
+	seqEnd   int     // offset in text at which it ends
 	grows    bool    // the sequence may be wider than seqWidth
 	alphabet *alphabet
-	check    checkdigit.Algorithm // check digit, zero for none
+	check    checkdigit.Algorithm // zero without a check digit
 
-	cipher      *ff1.Cipher // cipher of a hidden sequence, otherwise nil
-	prefix      string      // prefix of keys in Redis, for the cipher
-	counter     string      // name of the counter that all types share, for the cipher; "" for none
-	Fingerprint string      // identifies the cipher's key without revealing it; "" without a cipher
+	cipher      *ff1.Cipher // nil unless sequences are hidden
+	prefix      string      // prefix of keys in Redis, for the tweak
+	counter     string      // name of the counter that all types share, for the tweak; "" for none
+	Fingerprint string      // hash that identifies the key of the cipher; "" without a cipher
 }
 
 type fieldKind int
@@ -76,14 +76,15 @@ var fieldNames = [...]string{fieldType: "type", fieldSeq: "seq", fieldDate: "dat
 type field struct {
 	kind fieldKind
 	part part   // part of a date; separator outside date layouts
-	text string // literal or token, or zeros for a sequence or check; as wide as the field
-	form        // of a token; a sequence that may grow has a run of digits
+	text string // literal, token, or zeros for a sequence or check; as wide as the field
+	form        // form of a token; a sequence that may grow has a run of digits
 }
 
-// allowedFields is the end of messages about a template.
+// allowedFields is the end of error messages about a template.
 const allowedFields = "want {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM}, each once"
 
-// Parse parses a template for the numbers of a calendar. [Template.Prove] checks that it distinguishes their periods.
+// Parse parses a template for the numbers of a calendar. It does not check that numbers are distinct; [Template.Prove]
+// does.
 func Parse(template string, c calendar.Calendar) (*Template, error) {
 	t := &Template{text: template, alphabet: decimal}
 	d := &t.Dates
@@ -96,7 +97,7 @@ func Parse(template string, c calendar.Calendar) (*Template, error) {
 	return t, nil
 }
 
-// pieces matches what a template may begin with: a brace written twice, a field, or other text.
+// pieces matches the first piece of a template, which is a double brace, a field or a literal.
 var pieces = regexp.MustCompile(`^(?:\{\{|\}\}|\{[^}]*\}|[^{}]+)`)
 
 func (t *Template) parse() error {
@@ -145,8 +146,8 @@ func (t *Template) parse() error {
 	return t.checkDigits()
 }
 
-// checkDigits refuses a check digit that is defined for a certain count of digits if the template prints another one,
-// or prints digits after it. The type has none; see CheckType.
+// checkDigits checks the number of printed digits, if the standard of the check digit requires a certain number before
+// the check digit and none after it. Types do not contain digits then; see CheckType.
 func (t *Template) checkDigits() error {
 	if t.check.Digits == 0 {
 		return nil
@@ -227,15 +228,16 @@ func (t *Template) parseSeq(arg string) error {
 		return fmt.Errorf("unknown alphabet %q; want base32, base36, alpha or letters, or none for decimal digits", name)
 	case hasAlphabet && grows:
 		return fmt.Errorf("a sequence in %s cannot grow; only a decimal one can", name)
-	case width < 1 || width > t.alphabet.widest || strconv.Itoa(width) != digits:
-		return fmt.Errorf("width %q; want 1 to %d%s", count, t.alphabet.widest, more)
+	case width < 1 || width > t.alphabet.maxWidth || strconv.Itoa(width) != digits:
+		return fmt.Errorf("width %q; want 1 to %d%s", count, t.alphabet.maxWidth, more)
 	}
 	t.seqWidth, t.grows = width, grows
 	return nil
 }
 
-// checkRuns refuses a field of variable width whose characters may run into those next to it: with a sequence that may
-// grow, number 11 of type A would read like number 1 of type A1. Between two texts, all digits belong to the field.
+// checkRuns returns an error if a field of variable width may run into its neighbour. Otherwise, number 11 of type A
+// could be printed like number 1 of type A1. If there is a literal on either side, all digits between them belong to
+// the field.
 func (t *Template) checkRuns() error {
 	for i := range t.fields {
 		f := &t.fields[i]
@@ -255,7 +257,7 @@ func (t *Template) checkRuns() error {
 			if j > i {
 				decode, where = utf8.DecodeRuneInString, "after it that does not begin with a %s, such as -, or the end"
 			}
-			// The name of a month is text next to a sequence, but tokens that run need a separator.
+			// Next to a sequence, the name of a month is as good as a literal. Tokens without padding need a separator.
 			isText := next.kind == fieldLiteral ||
 				next.kind == fieldDate && (next.part == separator || next.names != nil && f.kind == fieldSeq)
 			if c, _ := decode(next.text); j != i && (!isText || refused(c)) {
@@ -271,8 +273,8 @@ func find(fields []field, kind fieldKind) int {
 	return slices.IndexFunc(fields, func(f field) bool { return f.kind == kind })
 }
 
-// Prove refuses a template that could print the same number for two types, unless they share their counters, or in
-// different periods, or whose date does not suit the calendar.
+// Prove returns an error if the template could print the same number in two periods, or for two types that do not share
+// their counter, or if its date does not suit the calendar.
 func (t *Template) Prove(shared bool) error {
 	d := &t.Dates
 	if !t.Typed && !shared {
@@ -298,7 +300,7 @@ func (t *Template) Largest() int64 {
 	return t.alphabet.largest(t.seqWidth)
 }
 
-// PrintSeq returns a sequence as the template prints it, but never hidden.
+// PrintSeq returns a sequence as the template would print it if it were not hidden.
 func (t *Template) PrintSeq(seq int64) string {
 	return string(appendPadded(nil, seq, t.seqWidth, t.alphabet))
 }
@@ -312,8 +314,9 @@ func (t *Template) Widen() string {
 	return fmt.Sprintf("%s{seq:%d%s}%s", t.text[:t.seqAt], t.seqWidth+1, name, t.text[t.seqEnd:])
 }
 
-// CheckType refuses a type that the template cannot print: any but "" if it prints none. Check digits that cover
-// letters cover only ASCII letters, and one that covers a certain count of digits leaves none to the type.
+// CheckType returns an error if the template cannot print a type. If it prints no type, only "" is allowed. With check
+// digits that cover letters, types must be ASCII. With check digits that require a certain number of digits, types must
+// not contain ASCII digits.
 func (t *Template) CheckType(typ string) error {
 	if !t.Typed {
 		if typ != "" {
