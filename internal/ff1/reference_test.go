@@ -8,13 +8,14 @@ import (
 	"slices"
 )
 
-// reference is FF1 as SP 800-38G writes it down, step by step, for numeral strings of any length. It shares nothing
-// with the package.
+// reference implements FF1.Encrypt as SP 800-38G describes it, step by step, for numeral strings of any length. It
+// shares no code with the package.
 type reference struct {
 	key   []byte
 	radix int
 }
 
+// num returns the integer that a numeral string represents.
 func (r reference) num(x []byte) *big.Int {
 	n := new(big.Int)
 	for _, numeral := range x {
@@ -24,9 +25,9 @@ func (r reference) num(x []byte) *big.Int {
 	return n
 }
 
+// str is the inverse of num, for a string of m numerals. It changes n.
 func (r reference) str(m int, n *big.Int) []byte {
 	x := make([]byte, m)
-	n = new(big.Int).Set(n)
 	for i := m - 1; i >= 0; i-- {
 		var numeral big.Int
 		n.DivMod(n, big.NewInt(int64(r.radix)), &numeral)
@@ -35,21 +36,17 @@ func (r reference) str(m int, n *big.Int) []byte {
 	return x
 }
 
-func (r reference) ciph(x []byte) []byte {
+// ciph encrypts the block x XOR y.
+func (r reference) ciph(x, y []byte) []byte {
 	block, err := aes.NewCipher(r.key)
 	if err != nil {
 		panic(err)
 	}
-	out := make([]byte, 16)
-	block.Encrypt(out, x)
-	return out
-}
-
-func xor(x, y []byte) []byte {
 	out := slices.Clone(x)
 	for i := range out {
 		out[i] ^= y[i]
 	}
+	block.Encrypt(out, out)
 	return out
 }
 
@@ -57,13 +54,13 @@ func xor(x, y []byte) []byte {
 func (r reference) prf(x []byte) []byte {
 	y := make([]byte, 16)
 	for block := range slices.Chunk(x, 16) {
-		y = r.ciph(xor(y, block))
+		y = r.ciph(y, block)
 	}
 	return y
 }
 
-// crypt is algorithm 7, or algorithm 8 if decrypt is set.
-func (r reference) crypt(tweak, x []byte, decrypt bool) []byte {
+// encrypt is algorithm 7. The comments have the numbers of its steps.
+func (r reference) encrypt(tweak, x []byte) []byte {
 	n, t := len(x), len(tweak)
 	u := n / 2 // 1
 	v := n - u
@@ -74,40 +71,26 @@ func (r reference) crypt(tweak, x []byte, decrypt bool) []byte {
 	P := []byte{1, 2, 1, 0, 0, byte(r.radix), 10, byte(u % 256)} // 5
 	P = binary.BigEndian.AppendUint32(P, uint32(n))
 	P = binary.BigEndian.AppendUint32(P, uint32(t))
-	for step := range 10 { // 6
-		i, fixed := step, B
-		if decrypt {
-			i, fixed = 9-step, A
-		}
+	for i := range 10 { // 6
 		Q := slices.Clone(tweak) // 6.i
 		for (len(Q)+b+1)%16 != 0 {
 			Q = append(Q, 0)
 		}
 		Q = append(Q, byte(i))
-		Q = append(Q, r.num(fixed).FillBytes(make([]byte, b))...)
+		Q = append(Q, r.num(B).FillBytes(make([]byte, b))...)
 		R := r.prf(append(slices.Clone(P), Q...)) // 6.ii
 		S := slices.Clone(R)                      // 6.iii
 		for j := 1; len(S) < d; j++ {
-			S = append(S, r.ciph(xor(R, binary.BigEndian.AppendUint64(make([]byte, 8), uint64(j))))...)
+			S = append(S, r.ciph(R, binary.BigEndian.AppendUint64(make([]byte, 8), uint64(j)))...)
 		}
 		y := new(big.Int).SetBytes(S[:d]) // 6.iv
 		m := v                            // 6.v
 		if i%2 == 0 {
 			m = u
 		}
-		c := new(big.Int) // 6.vi
-		if decrypt {
-			c.Sub(r.num(B), y)
-		} else {
-			c.Add(r.num(A), y)
-		}
+		c := y.Add(r.num(A), y) // 6.vi
 		c.Mod(c, new(big.Int).Exp(big.NewInt(int64(r.radix)), big.NewInt(int64(m)), nil))
-		C := r.str(m, c) // 6.vii
-		if decrypt {     // 6.viii and 6.ix
-			A, B = C, A
-		} else {
-			A, B = B, C
-		}
+		A, B = B, r.str(m, c) // 6.vii to 6.ix
 	}
 	return slices.Concat(A, B) // 7
 }
