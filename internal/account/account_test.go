@@ -3,113 +3,250 @@ package account_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial/internal/account"
 )
 
-// uses returns a use of each sequence, with distinct texts.
-func uses(seqs []int64) []account.Use {
-	var all []account.Use
-	for i, seq := range seqs {
-		all = append(all, account.Use{Seq: seq, Text: fmt.Sprint(i, " ", seq)})
-	}
-	return all
+var noon = time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
+
+// A scenario has everything that an account is made of. Last is at least first - 1, and closed at least last.
+type scenario struct {
+	first, last, closed int64
+	maxListed           int
+	used                []int64
+	explanations        []account.Explanation // with their ranks
 }
 
-// simple makes a report in the simplest way. From the beginning, it knows how far the numbers are counted when the
-// account is closed.
-func simple(first, last, closed int64, uses []account.Use) account.Report {
-	var r account.Report
-	times := map[int64]int{}
-	for _, u := range uses {
-		if u.Seq >= first && u.Seq > last && u.Seq <= closed { // issued meanwhile
-			continue
-		}
-		if times[u.Seq]++; times[u.Seq] == 2 {
-			r.DuplicateCount++
-			r.Duplicates = append(r.Duplicates, u)
-		}
-		switch {
-		case u.Seq < first || u.Seq > last:
-			r.BeyondCount++
-			r.Beyond = append(r.Beyond, u)
-		case times[u.Seq] == 1:
-			r.Count++
+// close returns the closed account, and its report.
+func (s *scenario) close(t *testing.T) (*account.Account, account.Report) {
+	t.Helper()
+	a, err := account.NewBook(s.maxListed).New(s.first, s.last)
+	require.NoError(t, err)
+	for i, seq := range s.used {
+		require.NoError(t, a.Add(seq, text(i, seq)))
+	}
+	for i := range s.explanations {
+		a.Explain(s.explanations[i])
+		s.explanations[i].Rank = uint32(i)
+	}
+	return a, a.Close(s.closed)
+}
+
+// text returns the text of the use with index i.
+func text(i int, seq int64) string { return fmt.Sprint(i, " ", seq) }
+
+// issuedMeanwhile reports whether seq was issued while the account was open.
+func (s *scenario) issuedMeanwhile(seq int64) bool { return s.last < seq && seq <= s.closed }
+
+// find computes the finding about a sequence in the simplest way.
+func (s *scenario) find(seq int64) (f account.Finding) {
+	if seq < 1 {
+		return f
+	}
+	f.Issued = s.first <= seq && seq <= s.last
+	for _, used := range s.used {
+		if used == seq {
+			f.Stored = min(f.Stored+1, 2)
 		}
 	}
-	for seq := first; seq <= last; seq++ {
-		if times[seq] > 0 {
+	for i := range s.explanations {
+		switch e := &s.explanations[i]; {
+		case seq < e.First || seq > e.Last:
+		case e.Possible:
+			f.Possible = append(f.Possible, e)
+		default:
+			f.Replaced = append(f.Replaced, e)
+			f.Contradicted = f.Contradicted || e.Unused && f.Stored > 0 && !s.issuedMeanwhile(seq)
+			if f.Issued && f.Stored == 0 && (f.Explanation == nil || f.Explanation.By == "" || e.By != "") {
+				f.Explanation = e
+			}
+		}
+	}
+	slices.SortStableFunc(f.Possible, func(x, y *account.Explanation) int { return x.At.Compare(y.At) })
+	if f.Explanation != nil {
+		f.Replaced = slices.DeleteFunc(f.Replaced, func(e *account.Explanation) bool { return e == f.Explanation })
+	}
+	return f
+}
+
+// report computes the report from the findings about the sequences from start on.
+func (s *scenario) report(start int64, findings []account.Finding) (r account.Report) {
+	reasons := map[*account.Explanation]bool{}
+	for i, f := range findings {
+		seq := start + int64(i)
+		one := account.Range{First: seq, Last: seq}
+		if f.Contradicted {
+			r.ContradictedCount++
+			r.Contradicted = append(r.Contradicted, account.Use{Seq: seq})
+		}
+		switch {
+		case !f.Issued:
+			continue
+		case f.Stored > 0:
+			r.Count++
 			continue
 		}
 		r.MissingCount++
-		if n := len(r.Missing) - 1; n >= 0 && r.Missing[n].Last == seq-1 {
-			r.Missing[n].Last = seq
+		r.Missing = extend(r.Missing, one)
+		if f.Explanation == nil {
+			r.UnexplainedCount++
+			r.Unexplained = extend(r.Unexplained, one)
+			for _, e := range f.Possible {
+				reasons[e] = true
+			}
+			continue
+		}
+		r.ExplainedCount++
+		if n := len(r.Explained) - 1; n >= 0 && r.Explained[n].Last == seq-1 && r.Explained[n].Explanation == f.Explanation {
+			r.Explained[n].Last = seq
 		} else {
-			r.Missing = append(r.Missing, account.Range{First: seq, Last: seq})
+			r.Explained = append(r.Explained, account.Explained{Range: one, Explanation: f.Explanation})
 		}
 	}
-	r.Unexplained, r.UnexplainedCount = r.Missing, r.MissingCount
+	for i := range s.explanations {
+		if reasons[&s.explanations[i]] {
+			r.Possible = append(r.Possible, s.explanations[i])
+		}
+	}
+	slices.SortStableFunc(r.Possible, func(x, y account.Explanation) int { return x.At.Compare(y.At) })
+	r.PossibleCount = int64(len(r.Possible))
+	times := map[int64]int{}
+	for i, seq := range s.used {
+		if s.issuedMeanwhile(seq) {
+			continue
+		}
+		use := account.Use{Seq: seq, Text: text(i, seq)}
+		if times[seq]++; times[seq] == 2 {
+			r.DuplicateCount++
+			r.Duplicates = append(r.Duplicates, use)
+		}
+		if seq < s.first || seq > s.last {
+			r.BeyondCount++
+			r.Beyond = append(r.Beyond, use)
+		}
+	}
+	r.Missing, r.Unexplained = head(r.Missing, s.maxListed), head(r.Unexplained, s.maxListed)
+	r.Explained, r.Possible = head(r.Explained, s.maxListed), head(r.Possible, s.maxListed)
+	r.Contradicted = head(r.Contradicted, s.maxListed)
+	r.Duplicates, r.Beyond = head(r.Duplicates, s.maxListed), head(r.Beyond, s.maxListed)
 	return r
 }
 
-func reported(t *testing.T, first, last, closed int64, uses []account.Use) account.Report {
-	a, err := account.NewBook(account.Listed).New(first, last)
-	require.NoError(t, err)
-	for _, u := range uses {
-		require.NoError(t, a.Add(u.Seq, u.Text))
+func head[T any](list []T, n int) []T { return list[:min(n, len(list))] }
+
+// extend adds one sequence to ascending ranges.
+func extend(ranges []account.Range, one account.Range) []account.Range {
+	if n := len(ranges) - 1; n >= 0 && ranges[n].Last == one.First-1 {
+		ranges[n].Last = one.Last
+		return ranges
 	}
-	return a.Close(closed)
+	return append(ranges, one)
 }
 
-// Whatever is used or counted meanwhile, the account agrees with a simple one.
+// randomScenario returns a scenario with sequences from start to start + size.
+func randomScenario(rng *rand.Rand, start, size int64, explanations int) *scenario {
+	s := &scenario{first: max(1, start+rng.Int64N(20)), maxListed: account.Listed}
+	s.last = s.first - 1 + rng.Int64N(size-15)
+	s.closed = s.last + rng.Int64N(10)
+	if rng.IntN(2) == 0 { // short lists, which are simple only if nothing is issued meanwhile
+		s.maxListed, s.closed = 1+rng.IntN(5), s.last
+	}
+	for range rng.Int64N(size) {
+		s.used = append(s.used, start+rng.Int64N(size))
+	}
+	for i := range explanations {
+		e := account.Explanation{First: start + 1 + rng.Int64N(size), Reason: fmt.Sprint(i)}
+		e.By = []string{"", "", "Ada"}[rng.IntN(3)]
+		e.At = noon.AddDate(1000*(rng.IntN(4)-2), 0, 0) // also outside the years that fit into nanoseconds
+		e.Last = e.First + rng.Int64N(1+rng.Int64N(size))
+		e.Possible = rng.IntN(3) == 0
+		e.Unused = !e.Possible && rng.IntN(2) == 0
+		s.explanations = append(s.explanations, e)
+	}
+	return s
+}
+
+// Whatever is used, explained or issued meanwhile, an account agrees with the simplest one.
 func TestAccount(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
-	for range 3000 {
-		near := []int64{0, 4060, 8190}[rng.IntN(3)] // also across the pages of a tally
-		first, last := near+1+rng.Int64N(3)*20, near+rng.Int64N(60)
-		closed := last + rng.Int64N(20)
-		var seqs []int64
-		for range rng.IntN(100) {
-			seqs = append(seqs, near+rng.Int64N(100))
+	for i := range 1500 {
+		size, explanations := int64(20+rng.IntN(20)), rng.IntN(7)
+		if i%20 == 0 {
+			size, explanations = 200, rng.IntN(150)
 		}
-		used := uses(seqs)
-		want, got := simple(first, last, closed, used), reported(t, first, last, closed, used)
-		require.Equal(t, want, got, "%d to %d, closed at %d: %v", first, last, closed, seqs)
+		// Some sequences lie in several pages of a Tally.
+		start := []int64{0, 4060, 8190, 999_999_999_990_000}[rng.IntN(4)]
+		s := randomScenario(rng, start, size, explanations)
+		a, got := s.close(t)
+		var findings []account.Finding
+		for seq := start; seq < start+3*size; seq++ {
+			want := s.find(seq)
+			require.Equal(t, want, a.Lookup(seq), "sequence %d of scenario %d", seq, i)
+			findings = append(findings, want)
+		}
+		require.Equal(t, s.report(start, findings), got, "scenario %d", i)
 	}
 }
 
-// Sequences counted meanwhile leave their places in the lists to others that came later, even though the texts of these
-// are no longer known.
+// Uses of sequences that were issued meanwhile leave their room in the lists to later uses, whose texts are then no
+// longer known. No list exceeds its bound.
 func TestListsThatFillMeanwhile(t *testing.T) {
-	const last, closed = 10, 5000
-	var seqs []int64
+	t.Parallel()
+	s := &scenario{first: 1, last: 10, closed: 5000, maxListed: 1 << 20}
 	twice := func(from, to int64) {
 		for seq := from; seq <= to; seq++ {
-			seqs = append(seqs, seq, seq)
+			s.used = append(s.used, seq, seq)
 		}
 	}
-	twice(closed+601, closed+700) // these stay in the lists
-	twice(last+1, closed+600)
-	used := uses(seqs)
-	got, want := reported(t, 1, last, closed, used), simple(1, last, closed, used)
+	twice(s.closed+601, s.closed+700) // listed with their texts
+	twice(s.last+1, s.closed+600)
+	_, got := s.close(t)
 	require.EqualValues(t, 700, got.DuplicateCount)
 	require.EqualValues(t, 1400, got.BeyondCount)
-	for i := range want.Duplicates[100:] {
-		want.Duplicates[100+i].Text = ""
-	}
-	require.Equal(t, want.Duplicates, got.Duplicates)
-	require.Equal(t, want.Beyond[:200], got.Beyond[:200])
 	require.Len(t, got.Beyond, account.Listed)
-	var beyond []int64
-	for _, u := range got.Beyond {
-		beyond = append(beyond, u.Seq)
-		require.True(t, u.Seq > closed && u.Seq <= closed+700, u)
+	for i, use := range got.Duplicates {
+		want := account.Use{Seq: s.closed - 99 + int64(i)}
+		if i < 100 {
+			want = account.Use{Seq: s.used[2*i], Text: text(2*i+1, s.used[2*i])}
+		}
+		require.Equal(t, want, use)
 	}
-	slices.Sort(beyond)
-	require.Len(t, slices.Compact(beyond), account.Listed/2, "each came twice")
-	require.Equal(t, want.Missing, got.Missing)
+	seqs := map[int64]int{}
+	for _, use := range got.Beyond {
+		seqs[use.Seq]++
+	}
+	require.Len(t, seqs, account.Listed/2, "two uses of each")
+}
+
+// A million explanations of ten million sequences take less than 160 MB. The test has fewer, with a proportional share.
+func TestMemoryOfExplanations(t *testing.T) {
+	const n = 20_000
+	for _, possible := range []bool{false, true} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		rng := rand.New(rand.NewPCG(5, 6))
+		a, err := account.NewBook(account.Listed).New(1, 10*n)
+		require.NoError(t, err)
+		for seq := int64(1); seq <= 10*n; seq++ {
+			if seq%10 > 0 && a.Add(seq, "") != nil {
+				t.Fatal("full")
+			}
+		}
+		for range n {
+			first := 1 + rng.Int64N(10*n)
+			a.Explain(account.Explanation{First: first, Last: first + rng.Int64N(1e6), Reason: "call canceled",
+				At: noon.Add(time.Duration(rng.Int64N(1e18))), Possible: possible})
+		}
+		got := a.Close(10 * n)
+		runtime.ReadMemStats(&after)
+		require.Positive(t, got.ExplainedCount+got.PossibleCount)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(160*n), possible)
+	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/dailyserial/serial/internal/account"
 )
 
-// A Tally is held against a map.
+// A Tally counts like a map.
 func TestTally(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -38,13 +38,13 @@ func TestTally(t *testing.T) {
 			want = append(want, [2]int64{n, times[n]})
 		}
 		require.Equal(t, want, pairs(counted.All(), -1))
-		if len(want) > 1 { // whoever has seen enough may stop
+		if len(want) > 1 {
 			require.Equal(t, want[:1], pairs(counted.All(), 1))
 		}
 	}
 }
 
-// pairs returns the first n pairs that are yielded, or all for -1.
+// pairs returns the first n pairs of seq, or all for -1.
 func pairs(seq iter.Seq2[int64, int64], n int) [][2]int64 {
 	all := [][2]int64{}
 	for a, b := range seq {
@@ -55,30 +55,32 @@ func pairs(seq iter.Seq2[int64, int64], n int) [][2]int64 {
 	return all
 }
 
-// What takes more than 256 MB is refused, and what was counted before stays.
+// A Tally that would take more than 256 MB refuses integers, and keeps what it has counted.
 func TestFull(t *testing.T) {
+	t.Parallel()
+	const page = 4096
 	counted := account.NewTally(0)
 	var err error
 	n := int64(0)
 	for ; err == nil; n++ {
-		_, err = counted.Add(n * 4096)
+		_, err = counted.Add(n * page)
 	}
 	require.Equal(t, account.ErrFull, err)
-	require.InEpsilon(t, 256<<20, (n-1)*(4096/4), 0.1, "the bytes of the pages")
-	_, err = counted.Add((n - 1) * 4096)
-	require.Equal(t, account.ErrFull, err)
-	before, err := counted.Add(4095) // there is a page for it
-	require.NoError(t, err)
-	require.Zero(t, before)
-	for n = 4096; err == nil; n++ { // to count a third occurrence takes memory too
-		for range 3 {
-			_, err = counted.Add(n)
-		}
+	require.InEpsilon(t, 256<<20, (n-1)*(page/4), 0.1, "bytes of the pages")
+	require.Equal(t, account.ErrFull, errOf(counted.Add((n-1)*page)))
+	require.NoError(t, errOf(counted.Add(page-1)), "its page exists")
+	for n, err = page, nil; err == nil; n++ { // a third occurrence takes memory too
+		_, _ = counted.Add(n)
+		_, _ = counted.Add(n)
+		_, err = counted.Add(n)
 	}
 	require.Equal(t, account.ErrFull, err)
-	require.Less(t, n, int64(4096+20))
+	require.Less(t, n, int64(page+20))
 	all := pairs(counted.All(), -1)
 	i := slices.Index(all, [2]int64{n - 1, 2})
 	require.Positive(t, i)
-	require.Equal(t, [2]int64{2 * 4096, 1}, all[i+1])
+	require.Equal(t, [2]int64{2 * page, 1}, all[i+1])
 }
+
+// errOf returns the error of a call.
+func errOf(_ int, err error) error { return err }
