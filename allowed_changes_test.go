@@ -207,7 +207,8 @@ var withTakeover = []step{oldOnly, oldFirst, takeNew, newFirst, newOnly, takeOld
 
 // never is for settings that a series keeps: neither a takeover nor time changes them. Its record lives for a week
 // after a period.
-var never = []step{oldOnly, oldFirst, denyNew, oldFirst, after(24 * time.Hour), oldFirst, prepared, after(24 * time.Hour),
+var never = []step{
+	oldOnly, oldFirst, denyNew, oldFirst, after(24 * time.Hour), oldFirst, prepared, after(24 * time.Hour),
 	denyNew, oldFirst, oldOnly}
 
 // byPrint is for changes that Takeover does not allow either.

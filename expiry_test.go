@@ -481,7 +481,8 @@ func TestDates(t *testing.T) {
 		{"America/Sao_Paulo", 0, serial.On(2018, time.November, 4), "2018-11-04T03:00:00Z"}, // 01:00, there is no midnight
 		{"America/Sao_Paulo", 4 * time.Hour, serial.On(2018, time.November, 4), "2018-11-04T06:00:00Z"},
 		{"Pacific/Apia", 0, serial.On(2011, time.December, 30), "has no business day in Pacific/Apia"},
-		{"Pacific/Apia", 4 * time.Hour, serial.On(2011, time.December, 30), "2011-12-30T10:00:00Z"}, // it skipped only the date
+		// Only the date was skipped.
+		{"Pacific/Apia", 4 * time.Hour, serial.On(2011, time.December, 30), "2011-12-30T10:00:00Z"},
 		{"America/Havana", 0, serial.On(2025, time.November, 2), "2025-11-02T04:00:00Z"},            // midnight comes twice
 		{"UTC", 0, serial.On(1970, time.January, 1), "1970-01-01T00:00:00Z"},
 		{"UTC", 0, serial.On(9999, time.December, 31), "9999-12-31T00:00:00Z"},

@@ -166,8 +166,8 @@ func TestUnused(t *testing.T) {
 			require.ErrorIs(t, errOf(gen.Next(brief, "IS")), context.DeadlineExceeded)
 			wg.Wait()
 		}, []string{"IS 4-4 caller left!"}},
-		"an answer is lost, and that of a request": {nil, func(t *testing.T, _ *simulation, gen *serial.Generator, next *fault,
-			_ context.Context) {
+		"a reply is lost, and that of a request": {nil, func(
+			t *testing.T, _ *simulation, gen *serial.Generator, next *fault, _ context.Context) {
 			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 			next.set(lose)
 			require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 5)))

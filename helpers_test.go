@@ -265,11 +265,6 @@ func losing(lost error, now func(cmd redis.Cmder, err error) bool) everyCall {
 	})
 }
 
-// isAnsweredScript reports whether cmd is a script that has run, with the result err.
-func isAnsweredScript(cmd redis.Cmder, err error) bool {
-	return strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT")
-}
-
 // everyCall is a redis.Hook around every command and every pipeline.
 type everyCall func(cmds []redis.Cmder, send func() error) error
 

@@ -465,8 +465,9 @@ func TestDocsAreComplete(t *testing.T) {
 	var options, rows []string
 	sources, err := filepath.Glob("*.go")
 	require.NoError(t, err)
+	option := regexp.MustCompile(`(?m)^func (With\w+)\(.*\) Option \{$`)
 	for _, name := range sources {
-		for _, m := range regexp.MustCompile(`(?m)^func (With\w+)\(.*\) Option \{$`).FindAllStringSubmatch(unix(t, name), -1) {
+		for _, m := range option.FindAllStringSubmatch(unix(t, name), -1) {
 			options = append(options, m[1])
 		}
 	}

@@ -71,8 +71,8 @@ func TestLedgerFails(t *testing.T) {
 		return 0, failed
 	}), 10))
 	const leave = "; or, to stop using it at the risk of duplicates, stop the service, remove WithLedger from it, and " +
-		"run: serial takeover -leave-ledger -tz 'UTC' IS SEQ, where SEQ is the last sequence reserved in the ledger for the " +
-		"current period, or 0\n"
+		"run: serial takeover -leave-ledger -tz 'UTC' IS SEQ, where SEQ is the last sequence reserved in the ledger for " +
+		"the current period, or 0\n"
 	away := errors.New("no route to the database")
 	for err, remedy := range map[error]string{away: "wait for its database", unfit{away}: "call CreateTable"} {
 		failed = err

@@ -157,7 +157,8 @@ func record(ctx context.Context, h serial.Hooks, typ, series string) {
 	h.Unused(ctx, serial.Explanation{Type: typ, First: 5, Last: 6, Reason: serial.CallerLeft + "; 7 others", Unused: true})
 	h.Unused(ctx, serial.Explanation{Type: typ, First: 1, Last: 9, Reason: serial.NotReplicated, Unused: true})
 	h.Unused(ctx, serial.Explanation{Type: typ, First: 1, Last: 9, Reason: serial.NotReplicated, Possible: true})
-	h.Unused(ctx, serial.Explanation{Type: typ, First: 6, Last: 99, Reason: serial.AnswerLost + ": 3 attempts", Possible: true})
+	h.Unused(ctx, serial.Explanation{Type: typ, First: 6, Last: 99, Reason: serial.AnswerLost + ": 3 attempts",
+		Possible: true})
 }
 
 // Metrics have no types unless WithTypes names them. Unused numbers are counted by the beginning of the reason, and of

@@ -83,7 +83,7 @@ type section struct {
 }
 
 func newSection(t *testing.T) *section {
-	time.Sleep(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC).Sub(time.Now()))
+	time.Sleep(time.Until(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)))
 	return &section{t: t, redis: serialtest.NewRedis(t, time.Now()), before: func(string) {}, env: map[string]string{
 		"SERIAL_REDIS_URL": "redis://script", "SERIAL_TZ": "UTC"}}
 }

@@ -326,7 +326,8 @@ func TestCheckDigits(t *testing.T) {
 		require.ErrorIs(t, errOf(s.Parse(text)), template.ErrCheckDigit, text)
 	}
 	// Some checks do not suit every type.
-	require.ErrorIs(t, newScheme(t, shared, withText("{seq}"), per(calendar.Never)).CheckType("IS"), template.ErrInvalidType)
+	untyped := newScheme(t, shared, withText("{seq}"), per(calendar.Never))
+	require.ErrorIs(t, untyped.CheckType("IS"), template.ErrInvalidType)
 	for pattern, text := range map[string]string{"{type}{seq:8}{check:s10}": "R1000000080",
 		"{type}-{seq}{check:97-10}": "订单-000100", "{type}-{seq}{check:37-36}": "订单-000100"} {
 		s := newScheme(t, withText(pattern), per(calendar.Never))
