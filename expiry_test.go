@@ -483,7 +483,7 @@ func TestDates(t *testing.T) {
 		{"Pacific/Apia", 0, serial.On(2011, time.December, 30), "has no business day in Pacific/Apia"},
 		// Only the date was skipped.
 		{"Pacific/Apia", 4 * time.Hour, serial.On(2011, time.December, 30), "2011-12-30T10:00:00Z"},
-		{"America/Havana", 0, serial.On(2025, time.November, 2), "2025-11-02T04:00:00Z"},            // midnight comes twice
+		{"America/Havana", 0, serial.On(2025, time.November, 2), "2025-11-02T04:00:00Z"}, // midnight comes twice
 		{"UTC", 0, serial.On(1970, time.January, 1), "1970-01-01T00:00:00Z"},
 		{"UTC", 0, serial.On(9999, time.December, 31), "9999-12-31T00:00:00Z"},
 		{"UTC", 0, serial.On(1969, time.December, 31), "want 1970 to 9999"},
