@@ -28,12 +28,10 @@ func (c *Call) Raise(ctx context.Context, purpose string, seq int64, keep bool) 
 			return err
 		}
 		out := c.outcome(got, 0, nil)
-		switch f := &got.reply.Found; {
-		case got.reply.Status == Exhausted, out.Step == Missing && c.series.Reserve != nil && f.Above >= MaxSeq && !f.Lost &&
-			purpose == ForRaise:
+		f := &got.reply.Found
+		if got.reply.Status == Exhausted || out.Step == Missing && c.series.Reserve != nil && f.Above >= MaxSeq && !f.Lost &&
+			purpose == ForRaise {
 			return nil // the counter is already above seq
-		case got.reply.Status == Lost: // seq replaces the lost position of the counter
-			out = Outcome{Step: Missing, found: got}
 		}
 		if out.Step == Missing {
 			if end := wire.EndOf(ctx); end != nil { // another period may have begun, for which seq was not meant
