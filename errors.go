@@ -137,14 +137,14 @@ func (g *Generator) describe(r *series.Refusal) error {
 		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; "+
 			"Redis says %q", r.Detail)
 	case series.OtherPrint:
-		used, cure := "of all time", "give this generator its old template and key, or another type or key prefix"
+		used, cure := "of all time", "use the old template and key, or another type or key prefix"
 		if g.calendar.Unit != calendar.Never {
 			last := calendar.FormatLabel(r.Detail)
-			used = "up to " + last
-			cure = "give it its old template and key until " + last + " has ended, and then the new one to all processes"
+			used = "in periods up to " + last
+			cure = "use the old template and key until " + last + " has ended, then switch all processes to the new ones"
 		}
-		return fmt.Errorf("%w: numbers of %s %s were printed with another order of fields, alphabet, check digit or key, "+
-			"so that this generator might print the same text again; %s", ErrConflict, typ, used, cure)
+		return fmt.Errorf("%w: numbers of %s %s were printed with a different field order, alphabet, check digit or key, "+
+			"so this generator could print a number that already exists; %s", ErrConflict, typ, used, cure)
 	case series.Calendar:
 		return g.describeCalendar(r, entered)
 	case series.Conflict:

@@ -271,7 +271,7 @@ func (s *scheme) numberedSpan(w When) (calendar.Span, error) {
 		return calendar.Span{}, fmt.Errorf("serial: the date %v has no time of day, which the template prints: "+
 			"want an instant, from At", w)
 	case span.From >= span.To:
-		return calendar.Span{}, fmt.Errorf("serial: the date %v cannot be printed: %v ends before it in %v", w,
+		return calendar.Span{}, fmt.Errorf("serial: the date %v is too late for %v in %v; want 9999-12-30 or earlier", w,
 			Period(s.calendar.Unit), s.calendar.Location)
 	}
 	return span, nil

@@ -44,11 +44,12 @@ func (r Reservation) Check(calendar, printMark string) error {
 	const anew = "use another type, or another key prefix together with another literal in the template"
 	switch {
 	case r.Calendar != calendar:
-		return fmt.Errorf("%w: series %q counts by %q in the ledger and by %q here, and a series keeps its calendar; "+
-			"to change that, "+anew, ErrConflict, r.Series, calendar, r.Calendar)
+		return fmt.Errorf("%w: series %q uses calendar %q in the ledger and %q here, but the calendar of a series "+
+			"cannot change; "+anew, ErrConflict, r.Series, calendar, r.Calendar)
 	case r.Print != printMark:
-		return fmt.Errorf("%w: numbers of period %q of series %q were printed with another order of fields, alphabet, "+
-			"check digit or key, so two sequences could print alike; use the same until a later period begins, or "+anew,
+		return fmt.Errorf("%w: numbers of period %q of series %q were printed with a different field order, alphabet, check "+
+			"digit or key, so two sequences could print the same number; use the old settings until a later period begins, "+
+			"or "+anew,
 			ErrConflict, r.Period, r.Series)
 	}
 	return nil

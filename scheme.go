@@ -70,7 +70,7 @@ func (s *scheme) complete() (errs []error) {
 		}
 	}
 	errs = append(errs, refuseIf(c.DayStart != 0 && (c.Unit.ShorterThanDay() || per == Never),
-		"serial: WithDayStart: %v has no days; want PerDay, PerWeek, PerMonth, PerQuarter, PerHalfYear or PerYear", per))
+		"serial: WithDayStart does not apply to %v; want PerDay, PerWeek, PerMonth, PerQuarter, PerHalfYear or PerYear", per))
 	if err != nil {
 		if s.text == template.Default {
 			err = fmt.Errorf("%w; %v needs a template of its own, such as %q", err, per, template.Usual(c))
@@ -81,7 +81,7 @@ func (s *scheme) complete() (errs []error) {
 	s.template, s.limit = t, cmp.Or(s.last, largest)
 	errs = append(errs, s.setUntil(), cmp.Or(
 		refuseIf(s.base >= largest,
-			"serial: WithStart(%d): the template prints sequences up to %d; want 1 to that", s.base+1, largest),
+			"serial: WithStart(%d): want 1 to %d, the largest sequence that the template prints", s.base+1, largest),
 		refuseIf(s.limit <= s.base || s.limit > largest,
 			"serial: WithLast(%d): want %d to %d, from the first sequence to the largest that the template prints",
 			s.limit, s.base+1, largest)))

@@ -108,10 +108,10 @@ func TestTemplatesRefused(t *testing.T) {
 		{serial.PerHour, "yyyy-DDD", "the hour (HH) is missing: numbers of different hours would read the same; " +
 			"print yyyyMMddHH, or use WithPeriod(PerDay) (WithTemplate)", nil},
 		{serial.PerDay, "yyyyMMddHH", "HH: with a day start, the date is the business day, which has no hours", fourAM},
-		{serial.Never, "ss", "WithDayStart: Never has no days", fourAM},
+		{serial.Never, "ss", "WithDayStart does not apply to Never", fourAM},
 		{serial.Never, "-", "it prints nothing of the date", nil},
-		{serial.PerHour, "yyyyMMddHH", "WithDayStart: PerHour has no days; want PerDay, PerWeek, PerMonth, PerQuarter, " +
-			"PerHalfYear or PerYear", fourAM},
+		{serial.PerHour, "yyyyMMddHH", "WithDayStart does not apply to PerHour; want PerDay, PerWeek, PerMonth, " +
+			"PerQuarter, PerHalfYear or PerYear", fourAM},
 	} {
 		refuse(row.want, append(row.opts, serial.WithPeriod(row.per),
 			serial.WithTemplate("{type}{date:"+row.layout+"}-{seq}"))...)
@@ -153,7 +153,8 @@ func TestTemplatesRefused(t *testing.T) {
 		{"WithDayStart(24h0m0s)" + dayStart, options(serial.WithDayStart(24 * time.Hour))},
 		{"WithDayStart(1ms)" + dayStart, options(serial.WithDayStart(time.Millisecond))},
 		{"WithStart(0): want 1 to the largest sequence that the template prints", options(serial.WithStart(0))},
-		{"WithStart(10000): the template prints sequences up to 9999; want 1 to that", options(serial.WithStart(10_000))},
+		{"WithStart(10000): want 1 to 9999, the largest sequence that the template prints",
+			options(serial.WithStart(10_000))},
 		{"WithLast(7): want 8 to 9999", options(serial.WithLast(7), serial.WithStart(8))},
 		{"WithLast(10000): want 1 to 9999", options(serial.WithLast(10_000))},
 		{"WithHiddenSequence: the template has 99999 sequences; want a million or more",
@@ -506,6 +507,6 @@ func TestSchemeWithTemplate(t *testing.T) {
 		require.Nil(t, got)
 	}
 	require.EqualError(t, errOf(newScheme(t, serial.WithStart(100)).WithTemplate("{type}{date:yyyyMMdd}{seq:2}")),
-		"serial: WithStart(100): the template prints sequences up to 99; want 1 to that")
+		"serial: WithStart(100): want 1 to 99, the largest sequence that the template prints")
 	require.ErrorContains(t, errOf(new(serial.Scheme).WithTemplate("{type}{seq}")), "WithPeriod(Period(0))")
 }

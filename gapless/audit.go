@@ -127,7 +127,8 @@ func (g *Generator) lastNumbers(ctx context.Context, q Querier, typ string, peri
 		}
 		at, ok := g.instantOf(r.label)
 		if !ok {
-			return nil, fmt.Errorf("gapless: %s: the table has a period %q, and the scheme has not", what, r.label)
+			return nil, fmt.Errorf("gapless: %s: the table contains period %q, which does not exist in the scheme's calendar",
+				what, r.label)
 		}
 		s := g.period(typ, serial.At(at))
 		s.whole = s.whole && r.mark == g.mark

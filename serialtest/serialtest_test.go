@@ -374,8 +374,8 @@ func TestLedger(t *testing.T) {
 	}{
 		{"IS", "2024W45", "days", "b", 0, 0, 0, "serialtest: a reservation of 0 numbers"},
 		{"IS", "2024W45", "weeks", "a", 0, 10, 0, ""},
-		{"IS", "20241104", "days", "a", 0, 10, 0, `series "IS" counts by "weeks" in the ledger and by "days" here`},
-		{"IS", "2024W45", "weeks", "b", 0, 10, 0, "another order of fields, alphabet, check digit or key"},
+		{"IS", "20241104", "days", "a", 0, 10, 0, `series "IS" uses calendar "weeks" in the ledger and "days" here`},
+		{"IS", "2024W45", "weeks", "b", 0, 10, 0, "a different field order, alphabet, check digit or key"},
 		{"IS", "2024W46", "weeks", "b", 0, 10, 0, ""},
 		{"PO", "2024W45", "days", "b", 0, 10, 0, ""},
 		{"IS", "2024W45", "weeks", "a", 0, 10, 10, ""},

@@ -32,12 +32,13 @@ func TestConflict(t *testing.T) {
 		}
 		const anew = "another type, or another key prefix together with another literal in the template"
 		calendars := func(kept, other string) string {
-			return fmt.Sprintf("series %q counts by %q in the ledger and by %q here, and a series keeps its calendar; "+
-				"to change that, use "+anew, "serial:IS", kept, other)
+			return fmt.Sprintf("series %q uses calendar %q in the ledger and %q here, but the calendar of a series "+
+				"cannot change; use "+anew, "serial:IS", kept, other)
 		}
 		printed := func(period string) string {
-			return fmt.Sprintf("numbers of period %q of series %q were printed with another order of fields, alphabet, check "+
-				"digit or key, so two sequences could print alike; use the same until a later period begins, or use "+anew,
+			return fmt.Sprintf("numbers of period %q of series %q were printed with a different field order, alphabet, check "+
+				"digit or key, so two sequences could print the same number; use the old settings until a later period begins, "+
+				"or use "+anew,
 				period, "serial:IS")
 		}
 

@@ -61,6 +61,6 @@ func TestGenerator(t *testing.T) {
 		require.NoError(t, err)
 		_, err = weekly.Next(t.Context(), "IS")
 		require.ErrorIs(t, err, serial.ErrConflict)
-		require.ErrorContains(t, err, `counts by "days" in the ledger and by "weeks" here`)
+		require.ErrorContains(t, err, `uses calendar "days" in the ledger and "weeks" here`)
 	})
 }
