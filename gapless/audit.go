@@ -14,18 +14,20 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// Audit accounts for the numbers of a type in the period that at lies in, as [serial.Scheme.Audit] does: it tells which
-// numbers were taken but never used, used twice, or used but never taken. used yields the numbers that the documents
-// have, in any order; it may include those of other types and periods. opts are passed on.
+// Audit accounts for the numbers of a type in the period that contains at, as [serial.Scheme.Audit] does. It reports
+// which numbers were taken but never used, which were used twice, and which were used but never taken. used yields the
+// numbers of the documents in any order, and may include those of other types and periods. opts are passed to
+// Scheme.Audit.
 //
-// The period's row is read before used, which gives the Report's Last, and again afterwards. Numbers taken between the
-// two readings are ignored, whether or not they are among the used numbers. So q may be a pool, and used may read
-// through it or through something else, as long as it sees what is committed. In a transaction, q and used see the same
-// snapshot if both read there.
+// Audit reads the row of the period before it iterates over used, and again afterwards. [serial.Report].Last is the
+// first value. Numbers that are taken in between are ignored, whether or not used yields them. So q may be a pool, and
+// used may read through the same pool or through any other connection, as long as it sees committed data. If q is a
+// transaction and used reads in the same transaction, both see the same snapshot.
 //
-// Audit writes nothing, and waits for nobody, except on MySQL in a transaction at SERIALIZABLE. No query of Audit runs
-// while used is read, so that one connection suffices. If ctx ends, Audit ends before the next number. Errors are those
-// of [Generator.Last] and of Scheme.Audit, and ctx's. With an error, the Report is zero.
+// Audit writes nothing. It waits for no other transaction, unless q is a MySQL transaction at SERIALIZABLE. Audit runs
+// no query while it iterates over used, so one connection is enough. If ctx ends, Audit stops before the next number.
+// It returns the errors of [Generator.Last] and of Scheme.Audit, and the error of ctx. If it returns an error, the
+// Report is zero.
 func (g *Generator) Audit(ctx context.Context, q Querier, typ string, at serial.When, used iter.Seq2[string, error],
 	opts ...serial.AuditOption) (serial.Report, error) {
 	read := func() (int64, error) {
@@ -44,17 +46,17 @@ func (g *Generator) Audit(ctx context.Context, q Querier, typ string, at serial.
 	return report, nil
 }
 
-// AuditAll accounts for the numbers of a type in all periods of which the table has a row, from one reading of used, as
-// [serial.Scheme.AuditAll] does. What it returns for a period is what [Generator.Audit] returns for it, except for
-// Foreign and OtherCount; it also accounts for a period whose numbers were printed in another way, for which Audit
-// returns [serial.ErrConflict].
+// AuditAll accounts for the numbers of a type in all periods that have a row in the table, and iterates over used only
+// once, as [serial.Scheme.AuditAll] does. The Report of a period is the one that [Generator.Audit] would return, except
+// for Foreign and OtherCount. AuditAll also includes periods whose numbers were printed in a different way, for which
+// Audit returns [serial.ErrConflict].
 //
-// The rows are read before used, and again afterwards; see Audit for what that means in a pool and in a transaction.
-// Numbers that are taken in between are ignored, also in a period that has begun in between.
+// AuditAll reads the rows before it iterates over used, and again afterwards. Audit describes what this means in a pool
+// and in a transaction. Numbers that are taken in between are ignored, even if their period has begun in between.
 //
-// AuditAll writes nothing, and waits for nobody, except on MySQL in a transaction at SERIALIZABLE. No query of AuditAll
-// runs while used is read. If ctx ends, it ends before the next number. Errors are those of [Generator.History] and of
-// Scheme.AuditAll, and ctx's. With an error, the Reports are zero.
+// AuditAll writes nothing. It waits for no other transaction, unless q is a MySQL transaction at SERIALIZABLE. It runs
+// no query while it iterates over used. If ctx ends, AuditAll stops before the next number. It returns the errors of
+// [Generator.History] and of Scheme.AuditAll, and the error of ctx. If it returns an error, the Reports are zero.
 func (g *Generator) AuditAll(ctx context.Context, q Querier, typ string, used iter.Seq2[string, error],
 	opts ...serial.AuditOption) (serial.Reports, error) {
 	read := func() ([]serial.Number, error) { return g.lastNumbers(ctx, q, typ, math.MaxInt32) }
@@ -70,7 +72,8 @@ func (g *Generator) AuditAll(ctx context.Context, q Querier, typ string, used it
 	return reports, nil
 }
 
-// until yields numbers until ctx ends. It returns nil for nil.
+// until returns an iterator that yields the same numbers, and the error of ctx once ctx has ended. It returns nil if
+// numbers is nil.
 func until(ctx context.Context, numbers iter.Seq2[string, error]) iter.Seq2[string, error] {
 	if numbers == nil {
 		return nil
@@ -84,19 +87,24 @@ func until(ctx context.Context, numbers iter.Seq2[string, error]) iter.Seq2[stri
 	}
 }
 
-const mostPeriods = 10_000 // of a History
+const mostPeriods = 10_000 // maximum of History
 
-// History returns the last number taken in each of the latest periods of which numbers were taken, newest first, up to
-// so many periods: 1 to 10,000. Periods that are ahead of the database's clock count, too. The Seq of a number tells
-// how many were taken, counted from [serial.WithStart], if [Generator.Raise] has skipped none. If the printed date is
-// not known, because the template prints more of the date than the period, or the scheme was another one then, Date is
-// zero, and String returns "".
+// History returns the last number of each period in which numbers were taken, newest period first, for at most the
+// given number of periods (1 to 10,000). Periods that are ahead of the database's clock are included. The Seq of a
+// number shows how many numbers were taken in its period, counted from [serial.WithStart], if [Generator.Raise] has
+// skipped none. The printed date is unknown if the template prints more of the date than the period, or if the numbers
+// were taken by a different scheme. Date is then zero, and String returns "".
 //
-// It takes nothing, waits for nobody, and reads through q as [Generator.Last] does: with one query, or with one for
-// each period if q does not have the QueryContext of a [*sql.DB]. Errors: [serial.ErrInvalidType]; [serial.ErrConflict]
-// if the type's numbers count by another period or year start; one for any other number of periods; one for a row whose
-// period the scheme does not have; one for a q that is nil or bun's on PostgreSQL; the driver's own, as for a missing
-// table.
+// History takes no number and waits for no other transaction. It reads through q as [Generator.Last] does. It uses one
+// query if q has the QueryContext method of a [*sql.DB], and otherwise one query for each period. It returns the
+// following errors:
+//
+//   - [serial.ErrInvalidType]
+//   - [serial.ErrConflict], if the numbers of the type have a different period or year start
+//   - an error if periods is not 1 to 10,000
+//   - an error if a row has a period that the scheme does not have
+//   - an error if q is nil or, on PostgreSQL, a type of bun
+//   - an error of the driver, for example because the table does not exist
 func (g *Generator) History(ctx context.Context, q Querier, typ string, periods int) ([]serial.Number, error) {
 	if _, err := g.scheme.Series(typ); err == nil && (periods < 1 || periods > mostPeriods) {
 		return nil, fmt.Errorf("gapless: History of %d periods: want 1 to %d", periods, mostPeriods)
@@ -104,7 +112,7 @@ func (g *Generator) History(ctx context.Context, q Querier, typ string, periods 
 	return g.lastNumbers(ctx, q, typ, periods)
 }
 
-// lastNumbers is [Generator.History] for any number of periods.
+// lastNumbers does the work of [Generator.History] for any number of periods.
 func (g *Generator) lastNumbers(ctx context.Context, q Querier, typ string, periods int) ([]serial.Number, error) {
 	series, err := g.scheme.Series(typ)
 	if err != nil {
@@ -143,9 +151,9 @@ type periodRow struct {
 	last        int64
 }
 
-// history returns the rows of a series' latest periods, newest first, up to so many.
+// history returns the rows of the latest periods of a series, newest first, and at most the given number of rows.
 func (g *Generator) history(ctx context.Context, q Querier, series string, periods int) (rows []periodRow, err error) {
-	a := arguments{"series": []byte(series), "before": []byte{0xff}, "limit": int64(periods)} // greater than all labels
+	a := arguments{"series": []byte(series), "before": []byte{0xff}, "limit": int64(periods)} // after all labels
 	several, ok := q.(interface {
 		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	})
@@ -180,9 +188,10 @@ func (g *Generator) history(ctx context.Context, q Querier, series string, perio
 	return rows, found.Err()
 }
 
-// instantOf finds the first dated instant of the period with a label, by halves: labels sort as their periods do.
+// instantOf returns the first instant of the period with the given label that has a date. It uses a binary search,
+// because labels sort in the order of their periods.
 func (g *Generator) instantOf(label string) (at time.Time, ok bool) {
-	from, to := int64(-dated), int64(datedEnd+2*dated) // wherever the scheme's time zone is
+	from, to := int64(-dated), int64(datedEnd+2*dated) // enough for every time zone
 	for from < to {
 		middle := from + (to-from)/2
 		if found, _, _ := g.scheme.Period(serial.At(time.Unix(middle, 0))); found >= label || found == "" && middle > dated {

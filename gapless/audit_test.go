@@ -16,7 +16,7 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// numbers yields texts unchanged, each after a call of between.
+// numbers returns an iterator that yields texts in order and calls between before each of them.
 func numbers(between func(i int), texts ...string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for i, text := range texts {
@@ -40,8 +40,8 @@ func taking(t *testing.T, db *sql.DB, g *gapless.Generator) func(day, n int) {
 	}
 }
 
-// Numbers taken while the stored numbers are read are ignored; numbers above them were never taken. A closed period is
-// read, too, and numbers that were taken before the template was changed.
+// An audit ignores numbers that are taken while it reads the stored numbers. A stored number above the last one taken
+// is reported as never taken. A closed period, and numbers taken before the template was changed, can be audited, too.
 func TestAudit(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -63,7 +63,7 @@ func TestAudit(t *testing.T) {
 		require.Equal(t, []serial.Range{{First: 2, Last: 2}}, r.Missing)
 		require.Equal(t, "IS202110240006", r.Beyond[0].String())
 		require.Equal(t, []string{"no number"}, r.Foreign)
-		tx := beginAt(t, db, d.readCommitted()) // one connection suffices
+		tx := beginAt(t, db, d.readCommitted()) // one connection is enough
 		r = audit(tx, func(int) {})
 		require.Equal(t, []int64{5, 1}, []int64{r.Last, r.DuplicateCount})
 		require.NoError(t, tx.Commit())
@@ -83,7 +83,7 @@ func TestAudit(t *testing.T) {
 	})
 }
 
-// An audit of all periods ignores numbers taken meanwhile, in periods old and new.
+// An audit of all periods ignores numbers that are taken during the audit, in existing periods and in new ones.
 func TestAuditAll(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -108,7 +108,7 @@ func TestAuditAll(t *testing.T) {
 	})
 }
 
-// Errors of an audit: those of its arguments, its iterator and its context.
+// An audit returns the errors of its arguments, of its iterator and of its context.
 func TestAuditRefused(t *testing.T) {
 	db, g := inFile(t).start(t)
 	on := serial.On(2021, time.October, 24)
@@ -135,7 +135,7 @@ func TestAuditRefused(t *testing.T) {
 	require.ErrorContains(t, errOf(g.Audit(t.Context(), db, "IS", on, numbers(nil), nil)), "option 2 is nil")
 }
 
-// The newest periods with numbers, for any scheme.
+// History returns the last numbers of the latest periods, for schemes with all kinds of periods.
 func TestHistory(t *testing.T) {
 	east, april := serial.WithLocation(time.FixedZone("", 14*3600)), serial.WithYearStart(time.April, 1)
 	each(t, func(t *testing.T, d *database) {
@@ -143,7 +143,7 @@ func TestHistory(t *testing.T) {
 		for i, r := range []struct {
 			opts []serial.Option
 			on   string // instants from the newest period to the oldest
-			want string // numbers, or the period's year and the sequence if their date is not known
+			want string // numbers, or year of the period and sequence if the printed date is unknown
 		}{
 			{nil, "9999-12-30T23 2040-02-29T12 2021-10-25T12 2021-10-24T12 1970-01-01T00",
 				"IS999912300001 IS204002290002 IS202110250003 IS202110240004 IS197001010005"},
@@ -200,8 +200,8 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// The first instant of Never has no date that a number prints: in 1969 west of Greenwich, and in 1970 with two-digit
-// years. History, and the calls that get this instant from it, need none.
+// The first instant of the period of Never has no date that a number could print: it is in 1969 west of Greenwich, and
+// a two-digit year cannot stand for 1970. History and other calls that receive this instant must work all the same.
 func TestFirstInstantOfNever(t *testing.T) {
 	db := inFile(t).open(t)
 	for _, zone := range []string{"UTC", "America/Sao_Paulo", "Pacific/Kiritimati"} {
@@ -233,7 +233,7 @@ func TestFirstInstantOfNever(t *testing.T) {
 	}
 }
 
-// History reads any number of periods with one statement. A Querier that returns only single rows still works.
+// History reads any number of periods with one statement. It also works with a Querier that can only query single rows.
 func TestHistoryStatements(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -250,13 +250,14 @@ func TestHistoryStatements(t *testing.T) {
 	})
 }
 
-// History lists what other schemes have taken without printing it, and refuses another calendar.
+// History returns numbers that were taken by other schemes without their printed date, and fails if the calendar
+// differs.
 func TestHistoryOfOtherSchemes(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
 		g, letters := d.generator(t, db), d.generator(t, db, serial.WithTemplate("{type}{date:yyMMdd}{seq:4:base36}"))
 		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.On(1999, time.October, 24)))) // cannot be yy
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.On(1999, time.October, 24)))) // unprintable as yy
 			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
 			require.NoError(t, errOf(letters.NextOn(t.Context(), tx, "IS", serial.At(october(25)))))
 		})

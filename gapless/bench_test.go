@@ -15,9 +15,10 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// BenchmarkAgainstMinimum compares transactions that take a number and store a document with the minimum of a
-// hand-written counter: one UPDATE … RETURNING of an existing row or, in MySQL, UPDATE and SELECT, with no table of
-// numbers, clock or limit. An operation is a round of both, in turns; the reported values are medians of rounds:
+// BenchmarkAgainstMinimum compares transactions that take a number and store a document with the simplest hand-written
+// counter: one UPDATE … RETURNING of an existing row or, on MySQL, an UPDATE and a SELECT. That counter has no table of
+// periods, no clock and no limit. An operation is a round that runs both in turn. The reported values are medians of
+// the rounds:
 //
 //	go test -run '^$' -bench AgainstMinimum -benchtime 21x
 func BenchmarkAgainstMinimum(b *testing.B) {
@@ -28,11 +29,11 @@ func BenchmarkAgainstMinimum(b *testing.B) {
 		b.Run(make.name, func(b *testing.B) {
 			d := make.new(b)
 			if d.dialect == gapless.MySQL {
-				d = d.with("interpolateParams=true") // or the minimum takes more round trips
+				d = d.with("interpolateParams=true") // otherwise the minimum takes more round trips
 			}
 			for _, load := range []struct{ callers, types int }{{1, 1}, {8, 1}, {64, 1}, {8, 8}, {64, 8}, {64, 64}} {
 				if d.dialect == gapless.SQLite && load.types > 8 {
-					continue // it has one writer, so types make no difference
+					continue // SQLite has one writer, so more types make no difference
 				}
 				b.Run(fmt.Sprintf("callers=%d/types=%d", load.callers, load.types), func(b *testing.B) {
 					against(b, d, load.callers, load.types)
@@ -42,7 +43,7 @@ func BenchmarkAgainstMinimum(b *testing.B) {
 	}
 }
 
-// against measures a number of callers that share a number of types.
+// against measures transactions with the given numbers of callers and of types.
 func against(b *testing.B, d *database, callers, types int) {
 	round := 300 * time.Millisecond
 	if d.dialect == gapless.SQLite {
@@ -110,7 +111,7 @@ func against(b *testing.B, d *database, callers, types int) {
 					}
 					if err == nil {
 						done.Add(1)
-					} else if !repeatable(err) { // MySQL's deadlocks at first use
+					} else if !repeatable(err) { // on MySQL, the first numbers of a row can cause deadlocks
 						b.Error(err)
 						return
 					}
@@ -127,7 +128,7 @@ func against(b *testing.B, d *database, callers, types int) {
 	for i := range b.N {
 		var got [2]float64
 		for j := range 2 {
-			which := (i + j) % 2 // the first may be at an advantage
+			which := (i + j) % 2 // alternate, because the first one may have an advantage
 			got[which] = measure([]func(*sql.Tx, string) (string, error){minimum, ours}[which])
 			rates[which] = append(rates[which], got[which])
 		}

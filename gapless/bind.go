@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// arguments are the values of a statement's arguments, by name. Each is a []byte, an int64, nil or, for MySQL, a
-// [][]byte.
+// arguments maps the names of a statement's arguments to their values. Each value is a []byte, an int64, nil or, for
+// MySQL, a [][]byte.
 type arguments map[string]any
 
-// bind returns a statement as the driver takes it, and the values of its arguments in their order. An argument is a
-// name in braces. Drivers of MySQL prepare a statement that has arguments, which takes another round trip. So for MySQL
-// they become literals that need no escaping.
+// bind replaces the arguments of a statement, which are names in braces, by the placeholders of the dialect. It returns
+// the new text and the values in the order of the placeholders. For MySQL, it writes the values into the text as
+// literals that need no escaping, because drivers of MySQL prepare a statement that has arguments, and that takes
+// another round trip.
 func (d Dialect) bind(statement string, a arguments) (text string, values []any) {
 	bound, whole := make([]byte, 0, 512), statement
 	for {
@@ -39,7 +40,7 @@ func (d Dialect) bind(statement string, a arguments) (text string, values []any)
 	}
 }
 
-// appendLiteral appends an argument as MySQL reads it in the text of a statement.
+// appendLiteral appends value to text as a MySQL literal.
 func appendLiteral(text []byte, value any) []byte {
 	switch v := value.(type) {
 	case []byte:

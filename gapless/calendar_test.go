@@ -20,7 +20,8 @@ func perYear(from time.Month) []serial.Option {
 		serial.WithTemplate("{type}{date:FFFF}{seq:4}")}
 }
 
-// requireConflict checks that g can do nothing with a series, in any period, and that the message contains want.
+// requireConflict checks that every call of g for a type fails with ErrConflict, in any period, and that the message
+// contains want.
 func requireConflict(t *testing.T, g *gapless.Generator, tx *sql.Tx, typ, want string) {
 	t.Helper()
 	_, err := g.Next(t.Context(), tx, typ)
@@ -53,7 +54,7 @@ func TestOneCalendar(t *testing.T) {
 			t.Helper()
 			requireSeq(t, want)(g.NextOn(t.Context(), tx, typ, serial.At(day)))
 		}
-		commits(t, db, func(tx *sql.Tx) { // before and after others see the rows
+		commits(t, db, func(tx *sql.Tx) { // the same errors must occur before the rows are committed and afterwards
 			takes(days, tx, "D", 1)
 			takes(april, tx, "A", 1)
 			require.NoError(t, weeks.Raise(t.Context(), tx, "W", serial.At(day), 7))
@@ -71,7 +72,7 @@ func TestOneCalendar(t *testing.T) {
 			takes(weeks, tx, "X", 1) // another type
 		})
 
-		// Deleting the gate, or the rows without the gate, changes nothing.
+		// The result is the same after the series' row, or only the rows of its periods, were deleted.
 		commits(t, db, func(tx *sql.Tx) {
 			_, err := tx.ExecContext(t.Context(), "DELETE FROM serial_gapless_series")
 			require.NoError(t, err)
@@ -87,7 +88,8 @@ func TestOneCalendar(t *testing.T) {
 	})
 }
 
-// If two calendars begin a series at the same moment, the second one waits for the first.
+// Two schemes with different calendars begin a series at the same time. The second one must wait for the first, and
+// then fail.
 func TestCalendarsAtOnce(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -111,7 +113,8 @@ func TestCalendarsAtOnce(t *testing.T) {
 	})
 }
 
-// A refused scheme is refused again, whatever row its attempt has left, at every level of isolation.
+// A scheme with a different calendar must fail again, whatever row its first attempt has left, at every isolation
+// level.
 func TestRefusedCalendarStaysRefused(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)

@@ -16,13 +16,13 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// perMonth counts by the month and prints the day.
+// perMonth returns options for a scheme with monthly periods that prints the day.
 func perMonth(opts ...serial.Option) []serial.Option {
 	return append([]serial.Option{serial.WithPeriod(serial.PerMonth),
 		serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:3}")}, opts...)
 }
 
-// chronological returns a generator with WithChronology, and creates what it needs.
+// chronological returns a generator with WithChronology and creates its tables.
 func (d *database) chronological(t testing.TB, db *sql.DB, opts ...serial.Option) *gapless.Generator {
 	t.Helper()
 	g, err := gapless.New(d.dialect, scheme(t, opts...), gapless.WithChronology())
@@ -34,7 +34,7 @@ func (d *database) chronological(t testing.TB, db *sql.DB, opts ...serial.Option
 	return g
 }
 
-// row returns the last sequence of IS in a period, its date and the date before, 0 for none.
+// row returns the last sequence of IS in a period, its date and the previous date, with 0 for a missing value.
 func (d *database) row(t testing.TB, tx gapless.Querier, period string) (row [3]int64) {
 	t.Helper()
 	literal := "x'%x'"
@@ -47,8 +47,8 @@ func (d *database) row(t testing.TB, tx gapless.Querier, period string) (row [3]
 	return row
 }
 
-// A number with an earlier date than one before it is refused, whatever has happened to the row in between. A refused
-// call takes nothing, and the transaction goes on.
+// A number with an earlier date than an existing one must fail, whatever has happened to the row in between. The call
+// takes nothing, and the transaction can continue.
 func TestChronology(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -89,7 +89,7 @@ func requireChronology(t *testing.T, d *database, db *sql.DB, g, other *gapless.
 		require.EqualValues(t, 2, numbers[1].Seq) // of the current month
 	})
 
-	// What is rolled back, also to a savepoint, leaves no date.
+	// A number that is rolled back, completely or to a savepoint, leaves no date.
 	tx := begin(t, db)
 	on(tx, day(30), 5)
 	require.NoError(t, tx.Rollback())
@@ -101,7 +101,7 @@ func requireChronology(t *testing.T, d *database, db *sql.DB, g, other *gapless.
 		require.Equal(t, [3]int64{5, 20211008, 20211006}, d.row(t, tx, "202110"))
 	})
 
-	// Other refusals restore the date, too, and Raise writes none.
+	// After other errors, the date is restored, too. Raise writes no date.
 	commits(t, db, func(tx *sql.Tx) {
 		require.ErrorIs(t, errOf(other.NextOn(t.Context(), tx, "IS", day(30))), serial.ErrConflict)
 		require.Equal(t, [3]int64{5, 20211008, 20211008}, d.row(t, tx, "202110"))
@@ -137,7 +137,7 @@ func requireChronology(t *testing.T, d *database, db *sql.DB, g, other *gapless.
 	})
 }
 
-// Every driver reads the dates back, whatever its settings make of a DATE.
+// Every driver must read the dates back unchanged, whatever its settings do to a DATE.
 func TestChronologyOfDrivers(t *testing.T) {
 	saoPaulo, err := time.LoadLocation("America/Sao_Paulo")
 	require.NoError(t, err)
@@ -163,8 +163,8 @@ func TestChronologyOfDrivers(t *testing.T) {
 	})
 }
 
-// Next takes the date of the database's clock, whatever the program takes it for, also if the template prints no day. A
-// number that is dated ahead keeps it from taking numbers until that day.
+// Next uses the date of the database's clock, even if the generator believes in a different date, and even if the
+// template prints no day. After a number with a date in the future, Next fails until that day.
 func TestChronologyOfClock(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -199,7 +199,7 @@ func TestChronologyOfClock(t *testing.T) {
 	})
 }
 
-// The date is the scheme's business date, by its time zone and day start.
+// The date is the business date, by the scheme's time zone and day start.
 func TestChronologyOfBusinessDates(t *testing.T) {
 	apia, err := time.LoadLocation("Pacific/Apia")
 	require.NoError(t, err)
@@ -210,7 +210,7 @@ func TestChronologyOfBusinessDates(t *testing.T) {
 		at := func(day, hour int) serial.When {
 			return serial.At(time.Date(2011, time.December, day, hour, 59, 0, 0, apia))
 		}
-		// On 31 December, which follows the 29th there, the business day of the 30th lasts from 00:00 to 04:00.
+		// This zone skips 30 December. The business day of the 30th is from 00:00 to 04:00 on the 31st.
 		for i, when := range []serial.When{serial.On(2011, time.December, 29), at(31, 3), at(31, 4)} {
 			n, err := g.NextOn(t.Context(), tx, "IS", when)
 			require.NoError(t, err)
@@ -222,8 +222,8 @@ func TestChronologyOfBusinessDates(t *testing.T) {
 	})
 }
 
-// CreateTable adds the columns to a table that exists, also if many processes do so at once. Generators without the
-// option go on with it, and their numbers have no date.
+// CreateTable adds the columns to an existing table, even if many processes call it at the same time. Generators
+// without the option continue to use the table, and their numbers have no date.
 func TestChronologyOfOldTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -238,13 +238,13 @@ func TestChronologyOfOldTable(t *testing.T) {
 		require.NoError(t, err)
 		tx := begin(t, db)
 		_, err = g.NextOn(t.Context(), tx, "IS", day(9))
-		require.ErrorContains(t, err, "dated") // the driver's
+		require.ErrorContains(t, err, "dated") // error of the driver
 		require.NoError(t, tx.Rollback())
 		require.NoError(t, plain.CreateTable(t.Context(), db))
 		require.ErrorContains(t, errOf(db.ExecContext(t.Context(), "SELECT dated FROM serial_gapless")), "dated")
 
 		held := begin(t, db)
-		if d.dialect == gapless.PostgreSQL { // so that several look for the columns before one adds them
+		if d.dialect == gapless.PostgreSQL { // several processes check for the columns before one adds them
 			execSQL(t, held, "LOCK TABLE serial_gapless")
 		}
 		const callers = 8
@@ -266,7 +266,7 @@ func TestChronologyOfOldTable(t *testing.T) {
 		}
 		require.NoError(t, held.Commit())
 		creators.Wait()
-		takes(g, 4, 2) // later than no date that is known
+		takes(g, 4, 2) // the numbers before have no date
 		takes(plain, 20, 3)
 		takes(g, 5, 4)
 		takes(plain, 1, 5)
@@ -276,7 +276,7 @@ func TestChronologyOfOldTable(t *testing.T) {
 		})
 		takes(g, 5, 6)
 
-		// The documented statements do the same, and CreateTable then adds the column that is missing.
+		// The documented statements add the same columns. If one is missing, CreateTable adds it.
 		statements := documented(t)
 		require.Len(t, statements, 2)
 		for _, executed := range []int{1, 2} {
@@ -293,7 +293,7 @@ func TestChronologyOfOldTable(t *testing.T) {
 	})
 }
 
-// documented returns the guide's statements that add the columns.
+// documented returns the statements of the guide that add the columns.
 func documented(t *testing.T) (statements []string) {
 	t.Helper()
 	for line := range strings.Lines(guideText(t)) {

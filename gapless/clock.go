@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// A clock is a reading of the database's clock, and when it was taken; nil before the first. The time now follows from
-// the time that has passed since, whatever happens to this host's wall clock, and is late by the time the answer took
-// to arrive. So it is never ahead, and nobody begins a period early: whoever did would keep the next period's row
-// locked while waiting for the row of this one, which can be a deadlock.
+// A clock is a time that was read from the database's clock (said), and the time of this host when the reply arrived
+// (read). The database's time now is said plus the monotonic time since read, so changes of this host's wall clock do
+// not matter. The result is late by the time that the reply took to arrive, but it is never ahead. Therefore no caller
+// begins a period too early. Such a caller would keep the row of the next period locked while it waits for the row of
+// this one, which could be a deadlock.
 type clock struct{ said, read time.Time }
 
 func (c *clock) now() time.Time { return c.said.Add(time.Since(c.read)) }
 
-var since = time.Since // tests replace it
+var since = time.Since // replaced in tests
 
-// remember stores a reading of the database's clock, which is at most age old. If the one before agrees with it, that
-// one stays: it may be less late.
+// remember stores now as the time of the database's clock. The value was read at most age ago. If the stored clock
+// agrees with it, that clock is kept, because it may be less late.
 func (g *Generator) remember(now time.Time, age time.Duration) {
 	if c := g.clock.Load(); c != nil {
 		if known := c.now(); !known.Before(now) && !known.After(now.Add(age)) {
@@ -28,7 +29,7 @@ func (g *Generator) remember(now time.Time, age time.Duration) {
 	g.clock.Store(&clock{now, time.Now()})
 }
 
-// now returns the time by the last known clock: the database's or, if that was not read yet, this host's.
+// now returns the current time by the database's clock or, if that clock has not been read yet, by this host's clock.
 func (g *Generator) now() time.Time {
 	if c := g.clock.Load(); c != nil {
 		return c.now()
@@ -36,11 +37,11 @@ func (g *Generator) now() time.Time {
 	return time.Now()
 }
 
-// A reading is the time by the database's clock: Unix microseconds or, in SQLite, which counts milliseconds, a Julian
-// day.
+// A reading scans the time of the database's clock from a column. The column contains Unix microseconds or, in SQLite,
+// whose clock has milliseconds, a Julian day.
 type reading struct{ time.Time }
 
-// Scan takes a column that {now} filled.
+// Scan implements [sql.Scanner] for a column with the value of {now}.
 func (r *reading) Scan(column any) error {
 	switch now := column.(type) {
 	case float64:
@@ -48,7 +49,7 @@ func (r *reading) Scan(column any) error {
 		r.Time = time.UnixMilli(int64(math.Round(now*86_400_000)) - epoch)
 	case int64:
 		r.Time = time.UnixMicro(now)
-	case []byte: // some drivers of MySQL pass on the server's text
+	case []byte: // some drivers of MySQL return the server's text
 		micros, err := strconv.ParseInt(string(now), 10, 64)
 		if err != nil {
 			return err

@@ -11,42 +11,51 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// ErrPeriodClosed is the error for a number of a period that [Generator.ClosePeriods] has closed. Nothing was taken,
-// and the transaction can go on.
+// ErrPeriodClosed is the error of a call that requests a number of a period that [Generator.ClosePeriods] has closed.
+// Nothing was taken, and the transaction can continue.
 var ErrPeriodClosed = errors.New("gapless: period closed")
 
-// ErrPeriodOpen is the error of [Generator.ClosePeriods] for a period that has not ended by the database's clock.
-// Nothing was closed, and the transaction can go on.
+// ErrPeriodOpen is the error of [Generator.ClosePeriods] if one of the periods has not ended by the database's clock.
+// Nothing was closed, and the transaction can continue.
 var ErrPeriodOpen = errors.New("gapless: period has not ended")
 
-// ClosePeriods closes the periods of a type that end at or before the date or instant before, if tx is committed. In a
-// closed period, [Generator.Next], [Generator.NextN], [Generator.NextOn] and [Generator.Raise] return
-// [ErrPeriodClosed]; [Generator.Last], [Generator.History] and [Generator.Audit] read it as always. A period must begin
-// at before. If later periods are closed already, nothing changes. Who may close periods, and why they did, is for the
-// application to record, in the same transaction.
+// ClosePeriods closes the periods of a type that end at before or earlier. before is the date or the instant at which a
+// period begins. The closing takes effect when tx is committed. In a closed period, [Generator.Next],
+// [Generator.NextN], [Generator.NextOn] and [Generator.Raise] return [ErrPeriodClosed]. [Generator.Last],
+// [Generator.History] and [Generator.Audit] still read it. If later periods are closed already, nothing changes. The
+// application has to decide who may close periods, and to store the reason in the same transaction.
 //
-// ClosePeriods waits until every transaction that has taken a number of such a period has ended, and for no others:
-// those that come later wait behind it. So give ctx a deadline. Once ClosePeriods has returned, tx sees the documents
-// of all those transactions, and [Generator.Audit] in tx accounts for them. Once tx is committed, no other transaction
-// commits a number of a closed period, except those that it had taken before. Until tx ends, others who want the first
-// number of a period of that type, or a number of a period that has ended, wait for it; on SQLite, all writers do.
-// Those who want numbers of a period that has begun and not ended do not. PostgreSQL has them wait for an advisory lock
-// whose key is a hash of the series. Series with equal hashes wait for each other, and nothing else happens to them.
+// ClosePeriods waits for every transaction that has taken a number of such a period, and for no other transaction,
+// because transactions that come later wait behind it. So give ctx a deadline. After ClosePeriods has returned, tx sees
+// the documents of all those transactions, and [Generator.Audit] in tx accounts for them. After tx has been committed,
+// no other transaction can commit a number of a closed period, except a number that it had taken before. Until tx ends,
+// callers wait for it if they want the first number of a period of that type, or a number of a period that has ended.
+// On SQLite, all writers wait. Callers that want numbers of a period that has begun and not ended do not wait. On
+// PostgreSQL, these waits use an advisory lock whose key is a hash of the series. If two series have the same hash,
+// they wait for each other, but this has no other effect.
 //
-// To close several types in one transaction, close them in one order everywhere, such as by name. Otherwise two
-// transactions may wait for each other until the database ends one of them as a deadlock, which is to be repeated.
+// If transactions close periods of several types, close them in the same order everywhere, for example by name.
+// Otherwise two transactions may wait for each other until the database ends one of them because of the deadlock. You
+// then have to repeat that transaction.
 //
-// The transaction must be at READ COMMITTED. In PostgreSQL, any other level is an error. MySQL and MariaDB do not say
-// at which level a transaction is: there it is an error if tx does not see what ClosePeriods has waited for. That check
-// needs MySQL 8.0 or MariaDB 10.6.
+// The transaction must be at READ COMMITTED. On PostgreSQL, any other level is an error. MySQL and MariaDB do not
+// report the level of a transaction. There, ClosePeriods returns an error if tx does not see the changes for which
+// ClosePeriods has waited. This check needs MySQL 8.0 or MariaDB 10.6.
 //
-// Errors: [serial.ErrInvalidType]; [ErrPeriodOpen]; [serial.ErrConflict] if the type's numbers count by another period
-// or year start; an error for a before that names no period, see [serial.When], or at which no period begins, which
-// names the boundaries before and after it; one for a scheme with [serial.Never]; one for a transaction that is not at
-// READ COMMITTED; one for MySQL or MariaDB of an earlier version; one for a tx that is nil, that [Tx] says is refused,
-// or in which another call is taking a number. After these, nothing was closed and tx can go on. If the database has
-// ended the transaction, that is an error, and nothing was closed. Every other error wraps the driver's, such as for a
-// deadlock, and also matches the error of ctx if that has ended. Then tx must be rolled back, and nothing was closed.
+// After the following errors, nothing was closed and tx can continue:
+//
+//   - [serial.ErrInvalidType]
+//   - [ErrPeriodOpen]
+//   - [serial.ErrConflict], if the numbers of the type have a different period or year start
+//   - an error if before is in no period; see [serial.When]
+//   - an error if no period begins at before; the error names the boundaries before and after it
+//   - an error if the scheme has [serial.Never]
+//   - an error if the transaction is not at READ COMMITTED, or if the version of MySQL or MariaDB is too old
+//   - an error if tx is nil, if [Tx] does not allow it, or if another call is taking a number in it
+//
+// If the database has ended the transaction, ClosePeriods returns an error, and nothing was closed. Every other error,
+// for example after a deadlock, wraps the driver's error, and also matches the error of ctx if ctx has ended. You must
+// then roll tx back, and nothing was closed.
 func (g *Generator) ClosePeriods(ctx context.Context, tx Tx, typ string, before serial.When) error {
 	what := "close periods of " + typ
 	series, end, err := g.boundary(typ, before, what)
@@ -74,12 +83,12 @@ func (g *Generator) ClosePeriods(ctx context.Context, tx Tx, typ string, before 
 	return g.moveEnd(ctx, tx, typ, series, what, end.Unix(), true)
 }
 
-// ReopenPeriods opens the closed periods of a type that end after from, if tx is committed: numbers can be
-// taken from them again. A period must begin at from. If none of them is closed, nothing changes. Others wait for tx as
-// for [Generator.ClosePeriods].
+// ReopenPeriods opens the closed periods of a type that end after from, so that numbers can be taken from them again.
+// It takes effect when tx is committed. A period must begin at from. If none of these periods is closed, nothing
+// changes. Other callers wait for tx as they do after [Generator.ClosePeriods].
 //
-// Errors are those of ClosePeriods, except [ErrPeriodOpen] and those for the level of isolation and for earlier
-// versions.
+// ReopenPeriods returns the errors of ClosePeriods, except [ErrPeriodOpen] and the errors for the isolation level and
+// for versions that are too old.
 func (g *Generator) ReopenPeriods(ctx context.Context, tx Tx, typ string, from serial.When) error {
 	what := "reopen periods of " + typ
 	series, end, err := g.boundary(typ, from, what)
@@ -94,11 +103,14 @@ func (g *Generator) ReopenPeriods(ctx context.Context, tx Tx, typ string, from s
 	return g.moveEnd(ctx, tx, typ, series, what, end.Unix(), false)
 }
 
-// ClosedUntil returns the end of the last closed period of a type, in the scheme's time zone, or the zero time if none
-// is closed. It waits for nobody, and reads through q as [Generator.Last] does.
+// ClosedUntil returns the end of the last closed period of a type, in the scheme's time zone, or the zero time if no
+// period is closed. It waits for no other transaction, and reads through q as [Generator.Last] does. It returns the
+// following errors:
 //
-// Errors: [serial.ErrInvalidType]; [serial.ErrConflict] if the type's numbers count by another period or year start;
-// one for a q that is nil or bun's on PostgreSQL; the driver's own, as for a missing table.
+//   - [serial.ErrInvalidType]
+//   - [serial.ErrConflict], if the numbers of the type have a different period or year start
+//   - an error if q is nil or, on PostgreSQL, a type of bun
+//   - an error of the driver, for example because the table does not exist
 func (g *Generator) ClosedUntil(ctx context.Context, q Querier, typ string) (time.Time, error) {
 	series, err := g.scheme.Series(typ)
 	if err != nil {
@@ -124,7 +136,8 @@ func (g *Generator) ClosedUntil(ctx context.Context, q Querier, typ string) (tim
 	return g.local(gate.closed.Int64), nil
 }
 
-// boundary returns the series of a type and the instant that at names, or an error unless a period begins there.
+// boundary returns the series of a type, and the start of the period that begins at the given date or instant. It
+// returns an error if no period begins there.
 func (g *Generator) boundary(typ string, at serial.When, what string) (series string, start time.Time, err error) {
 	series, err = g.scheme.Series(typ)
 	if err != nil {
@@ -144,9 +157,10 @@ func (g *Generator) boundary(typ string, at serial.When, what string) (series st
 	return series, start, nil
 }
 
-// firstDate returns the first date of the period that begins at start, or the zero When if no date names that period.
+// firstDate returns the first date of the period that begins at start, or the zero When if no date is in that period.
 func (g *Generator) firstDate(start time.Time) serial.When {
-	// Clocks that skip a date can make its business day begin on the next one.
+	// Usually the first date of a period is the date of start. But in a time zone that skips a date, the business day
+	// of that date can begin on the next one.
 	for days := -1; days <= 0; days++ {
 		date := serial.OnDateOf(time.Date(start.Year(), start.Month(), start.Day()+days, 0, 0, 0, 0, time.UTC))
 		if _, begin, _ := g.scheme.Period(date); begin.Equal(start) {
@@ -156,7 +170,7 @@ func (g *Generator) firstDate(start time.Time) serial.When {
 	return serial.When{}
 }
 
-// nameBoundary returns the date and the instant at which a period begins: either can be passed in.
+// nameBoundary returns the start of a period as a date and as an instant. A caller can pass either of them.
 func (g *Generator) nameBoundary(start time.Time) string {
 	if date := g.firstDate(start); date != (serial.When{}) {
 		return fmt.Sprintf("%v (%v)", date, serial.At(start))
@@ -164,8 +178,9 @@ func (g *Generator) nameBoundary(start time.Time) string {
 	return serial.At(start).String()
 }
 
-// moveEnd makes end the end of the last closed period, if that closes more periods or, if not closes, fewer. If it
-// refuses to, it writes nothing.
+// moveEnd stores end as the end of the last closed period if this closes more periods (closes is true) or fewer periods
+// (closes is false). Otherwise it changes nothing. If the change is not allowed, moveEnd rolls back to a savepoint, so
+// that nothing is written.
 func (g *Generator) moveEnd(ctx context.Context, tx Tx, typ, series, what string, end int64, closes bool) error {
 	exec := func(query string) error {
 		_, err := tx.ExecContext(ctx, query)
@@ -208,7 +223,8 @@ func (g *Generator) tryMoveEnd(ctx context.Context, tx Tx, typ, series string, e
 	}
 	calendar := gate.calendar
 	if calendar == g.calendar && !gate.closed.Valid {
-		// The gate may be new because somebody has deleted the old one.
+		// The series' row may be new because the old one was deleted. In that case, the rows of the periods still have
+		// the calendar.
 		if calendar, err = g.calendarOfRows(ctx, tx, series, ""); err != nil {
 			return err
 		}
@@ -223,7 +239,8 @@ func (g *Generator) tryMoveEnd(ctx context.Context, tx Tx, typ, series string, e
 	case until.Valid:
 		closed = g.labelBefore(until.Int64)
 	}
-	// These statements are not part of the one that waited for the gate, so they see what was committed meanwhile.
+	// The statements below are separate from the one that waited for the series row, so they see what other
+	// transactions committed during the wait.
 	rows := arguments{"series": []byte(series), "lower": []byte(closed), "upper": []byte(label), "end": end}
 	if !closes {
 		rows["lower"], rows["upper"], rows["end"] = rows["upper"], rows["lower"], nil

@@ -24,8 +24,8 @@ func (d *database) closes(t testing.TB, db *sql.DB, g *gapless.Generator, before
 	require.NoError(t, tx.Commit())
 }
 
-// Periods are closed and reopened, with rows and without, in the closing transaction and after it. Whoever closes takes
-// numbers of other periods meanwhile.
+// Periods with and without rows are closed and reopened. The effect is checked in the closing transaction and after it.
+// The closing transaction also takes numbers of other periods.
 func TestClosePeriods(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -45,7 +45,7 @@ func TestClosePeriods(t *testing.T) {
 					at := serial.At(october(day + 1).Add(-time.Second))
 					before, err := g.Last(t.Context(), tx, "IS", at)
 					require.NoError(t, err)
-					for _, misjudges := range []bool{false, true} { // believing that the day is not over
+					for _, misjudges := range []bool{false, true} { // the generator believes that the day has not ended
 						if misjudges {
 							g.Misjudge(time.Until(october(day)))
 						}
@@ -59,7 +59,7 @@ func TestClosePeriods(t *testing.T) {
 			}
 		}
 
-		// A type that was never used.
+		// The type has no numbers yet.
 		until(db, time.Time{})
 		d.closes(t, db, g, october(2))
 		until(db, october(2))
@@ -82,7 +82,7 @@ func TestClosePeriods(t *testing.T) {
 		require.NoError(t, tx.Commit())
 		until(db, october(5))
 		commits(t, db, func(tx *sql.Tx) {
-			for _, day := range []int{2, 3} { // which were closed one after the other; the error names the last end
+			for _, day := range []int{2, 3} { // closed one after the other; the error must name the latest end
 				_, err := g.NextOn(t.Context(), tx, "IS", serial.At(october(day)))
 				require.EqualError(t, err, fmt.Sprintf("gapless: period closed: IS in period 2021100%d: all periods that "+
 					"end by 2021-10-05 (2021-10-05T00:00:00Z) are closed; use a later one", day))
@@ -96,7 +96,7 @@ func TestClosePeriods(t *testing.T) {
 			requireSeq(t, 1)(g.NextOn(t.Context(), tx, "IT", serial.At(october(3)))) // another type
 		})
 
-		// An earlier end changes nothing, and neither does what is rolled back.
+		// Closing up to an earlier end changes nothing, and neither does a closing that is rolled back.
 		d.closes(t, db, g, october(2))
 		d.closes(t, db, g, october(5))
 		until(db, october(5))
@@ -115,9 +115,9 @@ func TestClosePeriods(t *testing.T) {
 		require.NoError(t, savepoint.Rollback())
 		until(db, october(5))
 
-		// Reopened from a period on; closed again, up to another.
+		// Reopen the latest periods, and then close some of them again.
 		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(5)))) // closed until then
+			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(5)))) // changes nothing
 			until(tx, october(5))
 			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(3))))
 			until(tx, october(3))
@@ -141,7 +141,7 @@ func TestClosePeriods(t *testing.T) {
 	})
 }
 
-// An impossible closing is refused, nothing is written, and the transaction goes on.
+// If periods cannot be closed, ClosePeriods must write nothing, and the transaction can continue.
 func TestClosePeriodsRefused(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -185,7 +185,7 @@ func TestClosePeriodsRefused(t *testing.T) {
 		require.ErrorIs(t, weeks.ReopenPeriods(t.Context(), tx, "IS", serial.At(monday)), serial.ErrConflict)
 		require.ErrorIs(t, errOf(weeks.ClosedUntil(t.Context(), tx, "IS")), serial.ErrConflict)
 		require.NoError(t, errOf(g.Next(t.Context(), tx, "IS")))
-		execSQL(t, tx, "DELETE FROM serial_gapless_series") // against the rules; the calendar is kept all the same
+		execSQL(t, tx, "DELETE FROM serial_gapless_series") // the periods still have the calendar
 		require.ErrorIs(t, weeks.ClosePeriods(t.Context(), tx, "IS", serial.At(october(4))), serial.ErrConflict)
 		require.Equal(t, 1, rows(t, tx))
 		require.NoError(t, tx.Commit())
@@ -197,7 +197,7 @@ func TestClosePeriodsRefused(t *testing.T) {
 		if d.dialect != gapless.PostgreSQL {
 			return
 		}
-		// The snapshot of any other level could hide numbers from the closing transaction.
+		// At any other level, the closing transaction could have a snapshot without the latest numbers.
 		for _, level := range []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
 			tx := beginAt(t, db, level)
 			require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "NEW", serial.At(october(1))), "want READ COMMITTED")
@@ -208,7 +208,7 @@ func TestClosePeriodsRefused(t *testing.T) {
 	})
 }
 
-// rows counts the rows of both tables.
+// rows returns the number of rows in both tables.
 func rows(t testing.TB, q gapless.Querier) (n int) {
 	t.Helper()
 	require.NoError(t, q.QueryRowContext(t.Context(), "SELECT (SELECT count(*) FROM serial_gapless) + "+
@@ -216,7 +216,7 @@ func rows(t testing.TB, q gapless.Querier) (n int) {
 	return n
 }
 
-// Periods end where they do in the scheme's time zone, also those that began before 1970.
+// Periods, including those that began before 1970, end in the time zone of the scheme.
 func TestClosedUntilInZone(t *testing.T) {
 	east := time.FixedZone("", 14*3600)
 	hours := []serial.Option{serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq:4}")}
@@ -251,8 +251,8 @@ func TestClosedUntilInZone(t *testing.T) {
 	})
 }
 
-// A generator that takes a closed period for the current one takes a number of the current one. If the clock went back
-// into a closed period, that is closed to Next, too.
+// If a generator believes that a closed period is the current one, Next must take a number of the real current period.
+// If the database's clock was set back to a closed period, Next must fail.
 func TestNextOfAClosedPeriod(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -282,7 +282,7 @@ func TestNextOfAClosedPeriod(t *testing.T) {
 	})
 }
 
-// Closing costs a number of the current period no statement.
+// After periods have been closed, a number of the current period takes no additional statement.
 func TestCloseCostsNoStatement(t *testing.T) {
 	kinds(t, each, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -295,7 +295,7 @@ func TestCloseCostsNoStatement(t *testing.T) {
 		switch d.comment {
 		case "/*M!100500":
 			want = 2
-		case "/*M!": // and a savepoint
+		case "/*M!": // MySQL also needs a savepoint
 			want = 4
 		}
 		statements := 0
@@ -304,7 +304,7 @@ func TestCloseCostsNoStatement(t *testing.T) {
 	})
 }
 
-// The lock of a series is of its key prefix, type, table and schema.
+// While periods of one type are being closed, series with another key prefix, type, table or schema must not wait.
 func TestGateIsOfOneSeries(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -333,7 +333,8 @@ func TestGateIsOfOneSeries(t *testing.T) {
 	})
 }
 
-// MariaDB itself can detect that a snapshot is too old.
+// With innodb_snapshot_isolation, MariaDB itself detects that the snapshot is too old. The error must name READ
+// COMMITTED.
 func TestCloseWithSnapshotIsolation(t *testing.T) {
 	d := mariaDB(t).with("innodb_snapshot_isolation=ON")
 	db := d.open(t)
@@ -355,7 +356,7 @@ func TestCloseWithSnapshotIsolation(t *testing.T) {
 	}
 }
 
-// old is a transaction of a server without SKIP LOCKED.
+// old is a transaction on a server that does not support SKIP LOCKED.
 type old struct{ *sql.Tx }
 
 func (tx old) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
@@ -378,7 +379,8 @@ func TestCloseWithoutSkipLocked(t *testing.T) {
 	}
 }
 
-// Closing reads and writes only the rows that change, however many are closed already.
+// ClosePeriods and ReopenPeriods must read and write only the rows that they change, even if many rows are closed
+// already.
 func TestCloseTouchesWhatChanges(t *testing.T) {
 	const closed, limit = 2_000, 200
 	servers(t, func(t *testing.T, d *database) {
@@ -420,7 +422,7 @@ func TestCloseTouchesWhatChanges(t *testing.T) {
 			require.Equal(t, closed+11-to, open)
 			return n
 		}
-		change(g.ClosePeriods, closed) // in batches
+		change(g.ClosePeriods, closed) // more rows than markByKey changes at once
 		execSQL(t, db, analyze)
 		require.Less(t, change(g.ClosePeriods, closed+3), float64(limit))
 		require.Less(t, change(g.ReopenPeriods, closed+1), float64(limit))

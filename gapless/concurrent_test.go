@@ -19,8 +19,8 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// requireGapless requires that the numbers of the documents are 1 to the last one of each type. That holds at every
-// instant, so it reads in one snapshot: a COMMIT whose context has ended may still be in progress.
+// requireGapless checks that the documents of each type have the numbers from 1 to the last one. This holds at every
+// instant, so the check uses one snapshot: a COMMIT whose context has ended may still be in progress.
 func (d *database) requireGapless(t *testing.T, db *sql.DB, g *gapless.Generator) (count int) {
 	t.Helper()
 	level := sql.LevelRepeatableRead
@@ -52,8 +52,8 @@ func (d *database) requireGapless(t *testing.T, db *sql.DB, g *gapless.Generator
 	return count
 }
 
-// Transactions whose contexts end at any moment, and others that are rolled back or take several numbers, leave no gap
-// and no duplicate among the documents, also while they run.
+// Contexts of transactions end at random moments. Other transactions are rolled back or take several numbers. At every
+// moment, the documents must have no gap and no duplicate.
 func TestContextsEndAtRandom(t *testing.T) {
 	const goroutines, rounds = 16, 10
 	each(t, func(t *testing.T, d *database) {
@@ -62,7 +62,7 @@ func TestContextsEndAtRandom(t *testing.T) {
 		db.SetMaxIdleConns(8)
 		execSQL(t, db, "CREATE TABLE documents (number varchar(100) NOT NULL PRIMARY KEY)")
 		g := d.generator(t, db)
-		commits(t, db, func(tx *sql.Tx) { // on MariaDB, those who wait for a first number may get a deadlock
+		commits(t, db, func(tx *sql.Tx) { // on MariaDB, callers that wait for a first number may get a deadlock
 			for _, typ := range []string{"A", "B"} {
 				require.NoError(t, g.Raise(t.Context(), tx, typ, serial.At(october(24)), 0))
 			}
@@ -125,8 +125,8 @@ func TestContextsEndAtRandom(t *testing.T) {
 	})
 }
 
-// A caller waits as long as its context lives, and the error says so. ClosePeriods then closes nothing, and those who
-// wait behind it go on.
+// A caller waits until its context ends, and then the error must match that of the context. ClosePeriods then closes
+// nothing, and callers that waited behind it can continue.
 func TestContextEnds(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -148,8 +148,8 @@ func TestContextEnds(t *testing.T) {
 	})
 }
 
-// Calls wait for other transactions while a day ends. The database's clock, once they have got their locks, decides what
-// they get.
+// Calls wait for other transactions while a day ends. The result must depend on the database's clock at the time when
+// each call has got its locks.
 func TestDayEndsWhileWaiting(t *testing.T) {
 	type call struct {
 		g             *gapless.Generator
@@ -161,9 +161,9 @@ func TestDayEndsWhileWaiting(t *testing.T) {
 	kinds(t, servers, func(t *testing.T, d *database) {
 		t.Parallel()
 		db := d.open(t)
-		d.chronological(t, db) // while other transactions use the table, no columns can be added
+		d.chronological(t, db) // no column can be added while other transactions use the table
 		begins := func(prefix string, ends time.Time, opts ...serial.Option) *call {
-			start := ends.Sub(ends.Truncate(24 * time.Hour)) // of the day
+			start := ends.Sub(ends.Truncate(24 * time.Hour)) // time of day at which the business day ends
 			opts = append(opts, serial.WithDayStart(start), serial.WithKeyPrefix(prefix))
 			c := &call{first: begin(t, db), waiter: beginAt(t, db, sql.LevelReadCommitted), result: make(chan error, 1)}
 			if c.g = d.generator(t, db, opts...); strings.HasPrefix(prefix, "dates") {
@@ -202,7 +202,7 @@ func TestDayEndsWhileWaiting(t *testing.T) {
 			for _, c := range all {
 				require.NoError(t, c.first.Commit())
 			}
-			if time.Since(waiting) < 2500*time.Millisecond { // the day ended before all waited
+			if time.Since(waiting) < 2500*time.Millisecond { // the day ended before all calls were waiting
 				for _, c := range all {
 					<-c.result
 					require.NoError(t, c.waiter.Rollback())
@@ -222,7 +222,7 @@ func TestDayEndsWhileWaiting(t *testing.T) {
 			requireSeq(t, 1)(until.g.Last(t.Context(), db, "IS", before))
 			require.NoError(t, <-dates.result)
 			require.ErrorIs(t, errOf(dates.g.NextOn(t.Context(), dates.waiter, "IS", before)), gapless.ErrOutOfOrder)
-			// The time at which a statement began to wait is not taken for the time now.
+			// The generator must not confuse the time at which a statement began to wait with the current time.
 			require.WithinDuration(t, d.clock(t, db), years.g.Now(), 2*time.Second)
 			return
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Dialect is the kind of database that holds the tables.
+// A Dialect is the kind of database in which the tables are.
 type Dialect int
 
 const (
@@ -18,27 +18,28 @@ const (
 
 var dialects = map[Dialect]statements{PostgreSQL: postgreSQL, MySQL: mySQL, SQLite: sqlite}
 
-// postgresAgain are the errors that some of several simultaneous CREATE TABLE get in spite of IF NOT EXISTS, and the
-// one for a column that another process has just added.
+// postgresAgain lists PostgreSQL's errors after which it is worth repeating the creation of the tables. Concurrent
+// CREATE TABLE statements can fail in spite of IF NOT EXISTS, and ADD COLUMN fails if another process has just added
+// the column.
 var postgresAgain = []string{"23505", "42P07", "42710", "42701"}
 
-// mysqlAgain matches the errors for a deadlock, for a lock wait timeout and for a column that exists. Drivers share
-// no type for errors, but all print the number.
+// mysqlAgain matches MySQL's errors for a deadlock, a lock wait timeout and a duplicate column. Drivers have no common
+// error type, but all print the number.
 var mysqlAgain = regexp.MustCompile(`(?i)\berror (1213|1205|1060)\b`)
 
-// syntaxError is the error of a server that does not know SKIP LOCKED.
+// syntaxError matches the error of a MySQL or MariaDB server that does not support SKIP LOCKED.
 var syntaxError = regexp.MustCompile(`(?i)\berror 1064\b`)
 
-// recordChanged is MariaDB's error for a row that is newer than the transaction's snapshot.
+// recordChanged matches MariaDB's error for a row that was changed after the transaction's snapshot was taken.
 var recordChanged = regexp.MustCompile(`(?i)\berror 1020\b`)
 
-// noSavepoint is MySQL's error for a savepoint that does not exist.
+// noSavepoint matches MySQL's error for a savepoint that does not exist.
 var noSavepoint = regexp.MustCompile(`(?i)\berror 1305\b`)
 
-// noTable matches the errors of MySQL and SQLite for a table that does not exist.
+// noTable matches the errors of MySQL and SQLite for a missing table.
 var noTable = regexp.MustCompile(`(?i)\berror 1146\b|no such table`)
 
-// missing reports whether a table does not exist.
+// missing reports whether err means that a table does not exist.
 func (d Dialect) missing(err error) bool {
 	if d != PostgreSQL {
 		return noTable.MatchString(err.Error())
@@ -46,13 +47,13 @@ func (d Dialect) missing(err error) bool {
 	return hasState(err, "42P01")
 }
 
-// hasState reports whether an error of PostgreSQL has one of the codes.
+// hasState reports whether err is an error of PostgreSQL with one of the given SQLSTATE codes.
 func hasState(err error, codes ...string) bool {
-	var state interface{ SQLState() string } // pgx's errors and lib/pq's have it
+	var state interface{ SQLState() string } // implemented by the errors of pgx and lib/pq
 	return errors.As(err, &state) && slices.Contains(codes, state.SQLState())
 }
 
-// again reports whether creating the table once more may help.
+// again reports whether it may help to repeat the creation of the tables after err.
 func (d Dialect) again(err error) bool {
 	switch d {
 	case PostgreSQL:
@@ -60,7 +61,7 @@ func (d Dialect) again(err error) bool {
 	case MySQL:
 		return mysqlAgain.MatchString(err.Error())
 	default:
-		// SQLite's own words are the same in every driver: "database is locked", "database table is locked".
+		// Every driver returns SQLite's own messages, such as "database is locked" and "database table is locked".
 		return strings.Contains(err.Error(), "is locked") || strings.Contains(err.Error(), "duplicate column name")
 	}
 }

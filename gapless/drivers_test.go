@@ -39,7 +39,8 @@ func TestSQLX(t *testing.T) {
 	})
 }
 
-// bun inserts arguments into a statement at each "?", and PostgreSQL's statements have none.
+// On PostgreSQL, a transaction of bun must cause an error. bun inserts arguments into a statement at each "?", and the
+// statements for PostgreSQL have other placeholders, so bun would drop the arguments.
 func TestBun(t *testing.T) {
 	d := postgreSQL(t)
 	db, g := d.start(t)
@@ -59,7 +60,7 @@ func TestBun(t *testing.T) {
 	requireSeq(t, 1)(g.Last(t.Context(), orm.DB, "IS", serial.At(day)))
 }
 
-// PostgreSQL has another widely used driver.
+// lib/pq is another widely used driver for PostgreSQL. Calls must work with it, too.
 func TestPQ(t *testing.T) {
 	d := postgreSQL(t)
 	connector, err := pq.NewConnector(d.dsn + "&search_path=" + d.name)
@@ -77,8 +78,8 @@ func TestPQ(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 9, numbers[3].Seq)
 
-		// The driver's error for an ended context does not match the context's. A server that is between two steps of a
-		// statement misses the driver's only request to cancel it, and then only lock_timeout ends the wait.
+		// If a context ends, the error of lib/pq does not match that of the context. If the server is between two steps
+		// of a statement, it misses the driver's only request to cancel, and then only lock_timeout ends the wait.
 		waiting := begin(t, db)
 		_, err = waiting.ExecContext(t.Context(), "SET LOCAL lock_timeout = '5s'")
 		require.NoError(t, err)
@@ -88,7 +89,8 @@ func TestPQ(t *testing.T) {
 	})
 }
 
-// How GORM uses a database, or why that is not tested.
+// For each dialect, dialectors has a function that makes GORM use a database, or noDialector has the reason to skip the
+// test.
 var (
 	dialectors = map[gapless.Dialect]func(*sql.DB) gorm.Dialector{
 		gapless.PostgreSQL: func(db *sql.DB) gorm.Dialector { return postgres.New(postgres.Config{Conn: db}) },
@@ -97,7 +99,7 @@ var (
 	noDialector = map[gapless.Dialect]string{}
 )
 
-// A GORM handle is a transaction if its pool is a Tx; a GORM database is not.
+// A GORM handle is a transaction if its pool implements Tx. The handle of a GORM database does not.
 func TestGORM(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		if why := noDialector[d.dialect]; why != "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// requireEnded checks that nothing can be taken in tx, which the database has ended, and that nothing was.
+// requireEnded checks that no number can be taken in tx, which the database has ended, and that none was taken.
 func requireEnded(t *testing.T, db *sql.DB, g *gapless.Generator, tx *sql.Tx, want string) {
 	t.Helper()
 	day := october(24)
@@ -29,22 +29,23 @@ func requireEnded(t *testing.T, db *sql.DB, g *gapless.Generator, tx *sql.Tx, wa
 		require.ErrorContains(t, g.ReopenPeriods(t.Context(), tx, typ, serial.At(october(1))), want)
 		requireResult(t, before)(g.Last(t.Context(), db, typ, serial.At(day)))
 	}
-	_ = tx.Rollback() // some drivers report that there is none
+	_ = tx.Rollback() // some drivers report that there is no transaction
 	require.Equal(t, 2, rows(t, db), "the row of IS and its gate")
 	commits(t, db, func(tx *sql.Tx) {
 		requireSeq(t, 2)(g.NextOn(t.Context(), tx, "IS", serial.At(day)))
 	})
 }
 
-// The database ends a transaction unasked, in all the ways of each kind of database, and the program goes on with it.
+// The database ends a transaction without a request of the program, in every way in which each kind of database can do
+// so. The program continues to use the transaction. All calls must fail, and take nothing.
 func TestDatabaseEndsTransaction(t *testing.T) {
 	const ended = "the database has ended the transaction"
 	text := func(query string) func(*testing.T, *sql.DB, *sql.Tx) {
-		return func(t *testing.T, _ *sql.DB, tx *sql.Tx) { _, _ = tx.ExecContext(t.Context(), query) } // some fail
+		return func(t *testing.T, _ *sql.DB, tx *sql.Tx) { _, _ = tx.ExecContext(t.Context(), query) } // may fail
 	}
 	deadlock := func(t *testing.T, db *sql.DB, tx *sql.Tx) {
 		other := begin(t, db)
-		execSQL(t, other, "INSERT INTO documents VALUES ('d'), ('e'), ('f')") // it has written less
+		execSQL(t, other, "INSERT INTO documents VALUES ('d'), ('e'), ('f')") // tx has written less and is rolled back
 		execSQL(t, other, "UPDATE documents SET number = 'a' WHERE number = 'a'")
 		execSQL(t, tx, "UPDATE documents SET number = 'b' WHERE number = 'b'")
 		waits := make(chan error)
@@ -58,12 +59,12 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 		require.NoError(t, other.Rollback())
 	}
 	interrupted := func(t *testing.T, _ *sql.DB, tx *sql.Tx) {
-		for { // an interrupt before the first step of a statement has no effect
+		for { // repeat, because an interrupt before the first step of a statement has no effect
 			ctx, cancel := context.WithCancel(t.Context())
 			go cancel()
 			_, _ = tx.ExecContext(ctx, "INSERT OR REPLACE INTO documents "+
 				"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000) SELECT 'n' || i FROM n")
-			if _, err := tx.ExecContext(t.Context(), "BEGIN"); err == nil { // else it is still in the transaction
+			if _, err := tx.ExecContext(t.Context(), "BEGIN"); err == nil { // otherwise the transaction is still open
 				execSQL(t, tx, "ROLLBACK")
 				return
 			}
@@ -76,7 +77,7 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 		end     func(*testing.T, *sql.DB, *sql.Tx)
 		want    string
 	}{
-		// After an error, the transaction only refuses.
+		// After an error, PostgreSQL rejects every statement of the transaction.
 		"PostgreSQL/error": {postgreSQL, "", text("INSERT INTO documents VALUES ('a')"), "25P02"},
 		"MariaDB/DDL":      {mariaDB, "", text("CREATE TABLE more (a int)"), ended},
 		"MariaDB/text":     {mariaDB, "", text("ROLLBACK"), ended},
@@ -121,7 +122,8 @@ func (tx *shared) QueryRowContext(ctx context.Context, query string, args ...any
 	return tx.Tx.QueryRowContext(ctx, query, args...)
 }
 
-// While a call takes a number in a transaction, another call is refused, from any Generator.
+// While one call takes a number in a transaction, another call in the same transaction must fail, even if it uses a
+// different Generator.
 func TestSharedTx(t *testing.T) {
 	d := inFile(t)
 	db := d.open(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// An invoice that fails leaves no gap: the next one gets its number.
+// If an invoice fails, the next one gets its number, so there is no gap.
 func Example() {
 	ctx := context.Background()
 	db, err := sql.Open("sqlite", ":memory:") // the program imports the driver: _ "modernc.org/sqlite"
@@ -68,7 +68,7 @@ func Example() {
 	// INV-000002
 }
 
-// openNumbers opens a database in memory, as Example does. By default, it counts invoices by the year.
+// openNumbers opens a database in memory, as Example does. By default, invoices are numbered by year.
 func openNumbers(ctx context.Context, opts ...serial.Option) (*sql.DB, *gapless.Generator) {
 	scheme, err := serial.NewScheme(append([]serial.Option{serial.WithLocation(time.UTC),
 		serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}")}, opts...)...)
@@ -90,7 +90,7 @@ func openNumbers(ctx context.Context, opts ...serial.Option) (*sql.DB, *gapless.
 	return db, numbers
 }
 
-// inTransaction runs f in a transaction, and commits it unless f fails.
+// inTransaction runs f in a transaction, and commits it unless f returns an error.
 func inTransaction(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -105,7 +105,7 @@ func inTransaction(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) {
 	}
 }
 
-// An invoice of last year that is entered late gets the next number of last year.
+// An invoice for last year that is entered late gets the next number of last year.
 func ExampleGenerator_NextOn() {
 	ctx := context.Background()
 	db, numbers := openNumbers(ctx, serial.WithYearStart(time.April, 1),
@@ -129,7 +129,8 @@ func ExampleGenerator_NextOn() {
 	// INV/2024-25/0002
 }
 
-// An invoice that is dated back would break the order of dates. It is refused, and then issued with today's date.
+// An invoice with an earlier date would break the order of dates. The call fails, and the invoice is issued with
+// today's date instead.
 func ExampleWithChronology() {
 	ctx := context.Background()
 	db, numbers := openNumbers(ctx, serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:3}"))
@@ -162,7 +163,8 @@ func ExampleWithChronology() {
 	// INV-20261126-003
 }
 
-// Numbers that an old system has used are not taken again. After the last number, the transaction can go on.
+// The numbers that an old system has used are skipped. After the last number, the call fails, but the transaction can
+// continue.
 func ExampleGenerator_Raise() {
 	ctx := context.Background()
 	db, numbers := openNumbers(ctx)
@@ -186,7 +188,7 @@ func ExampleGenerator_Raise() {
 	// true
 }
 
-// October has been reported: an invoice that is entered late goes to November.
+// October has been reported, so an invoice that is entered late gets a number of November.
 func ExampleGenerator_ClosePeriods() {
 	ctx := context.Background()
 	db, numbers := openNumbers(ctx, serial.WithPeriod(serial.PerMonth),
@@ -198,7 +200,7 @@ func ExampleGenerator_ClosePeriods() {
 	inTransaction(ctx, db, func(tx *sql.Tx) error {
 		number, err := numbers.NextOn(ctx, tx, "INV", serial.On(2021, time.October, 24))
 		if errors.Is(err, gapless.ErrPeriodClosed) {
-			var open time.Time // where the first open period begins
+			var open time.Time // beginning of the first open period
 			if open, err = numbers.ClosedUntil(ctx, tx, "INV"); err == nil {
 				number, err = numbers.NextOn(ctx, tx, "INV", serial.At(open))
 			}
@@ -210,7 +212,7 @@ func ExampleGenerator_ClosePeriods() {
 	// INV-202111-0001
 }
 
-// The last number of each month says how many invoices it has; an audit lists those that are not stored.
+// The last number of each month shows how many invoices it has. An audit finds those that are not stored.
 func ExampleGenerator_Audit() {
 	ctx := context.Background()
 	db, numbers := openNumbers(ctx, serial.WithPeriod(serial.PerMonth),
@@ -274,7 +276,7 @@ func ExampleGenerator_NextN() {
 	// 3
 }
 
-// The last number of a year says how many were taken.
+// The last number of a year shows how many were taken.
 func ExampleGenerator_Last() {
 	ctx := context.Background()
 	db, numbers := openNumbers(ctx)
@@ -290,7 +292,7 @@ func ExampleGenerator_Last() {
 	// INV-2021-0001 <nil>
 }
 
-// History lists the last number of each year, the latest first.
+// History returns the last number of each year, latest year first.
 func ExampleGenerator_History() {
 	ctx := context.Background()
 	db, numbers := openNumbers(ctx)
@@ -309,7 +311,7 @@ func ExampleGenerator_History() {
 	// [INV-2021-0002 INV-2020-0001] <nil>
 }
 
-// The tax adviser needs another invoice in a year that is closed already.
+// The tax adviser needs another invoice in a year that has already been closed.
 func ExampleGenerator_ReopenPeriods() {
 	ctx := context.Background()
 	db, numbers := openNumbers(ctx)
@@ -329,7 +331,7 @@ func ExampleGenerator_ReopenPeriods() {
 	// INV-2021-0001
 }
 
-// ClosedUntil says which years are closed.
+// ClosedUntil returns the end of the last closed year.
 func ExampleGenerator_ClosedUntil() {
 	ctx := context.Background()
 	db, numbers := openNumbers(ctx)
@@ -343,7 +345,7 @@ func ExampleGenerator_ClosedUntil() {
 	// 2022-01-01 <nil>
 }
 
-// Programs that manage their schema themselves run these statements in a migration, instead of CreateTable.
+// Programs that manage their schema themselves run these statements in a migration instead of calling CreateTable.
 func ExampleGenerator_Schema() {
 	db, numbers := openNumbers(context.Background())
 	defer db.Close()
@@ -356,10 +358,10 @@ func ExampleGenerator_Schema() {
 	// CREATE TABLE IF NOT EXISTS "serial_gapless_series" (
 }
 
-// CreateTable may run at every start of every process.
+// Every process may call CreateTable whenever it starts.
 func ExampleGenerator_CreateTable() {
 	ctx := context.Background()
-	db, numbers := openNumbers(ctx) // calls it, too
+	db, numbers := openNumbers(ctx) // has already called CreateTable
 	defer db.Close()
 	fmt.Println(numbers.CreateTable(ctx, db))
 	// Output:

@@ -55,7 +55,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// A value can be passed as an interface if and only if its type implements it.
+// A transaction implements Tx, but a database and a connection do not, so passing them does not compile.
 func TestOnlyTransactionsCompile(t *testing.T) {
 	tx, querier := reflect.TypeFor[gapless.Tx](), reflect.TypeFor[gapless.Querier]()
 	require.True(t, reflect.TypeFor[*sql.Tx]().Implements(tx))
@@ -67,8 +67,8 @@ func TestOnlyTransactionsCompile(t *testing.T) {
 	}
 }
 
-// Next and NextN take numbers of the current period, which are free again after a rollback, also to a savepoint. Types are
-// distinguished byte by byte.
+// Next and NextN take numbers of the current period. The numbers become free after a rollback, completely or to a
+// savepoint. Types are compared byte by byte.
 func TestNext(t *testing.T) {
 	kinds(t, each, func(t *testing.T, d *database) {
 		db, g := d.start(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}"))
@@ -93,7 +93,7 @@ func TestNext(t *testing.T) {
 		require.NoError(t, tx.Rollback())
 		commits(t, db, func(tx *sql.Tx) {
 			takes(tx, "INV", 3, 4)
-			for _, typ := range []string{"INV", "NEW"} { // in an existing row, and in a missing one
+			for _, typ := range []string{"INV", "NEW"} { // an existing row and a missing one
 				execSQL(t, tx, "SAVEPOINT s")
 				require.NoError(t, errOf(g.NextN(t.Context(), tx, typ, 2)))
 				execSQL(t, tx, "ROLLBACK TO SAVEPOINT s")
@@ -106,13 +106,13 @@ func TestNext(t *testing.T) {
 	})
 }
 
-// NextOn counts each period separately, in every kind of scheme, and its numbers can be parsed.
+// NextOn numbers each period separately, in every kind of scheme, and its numbers can be parsed.
 func TestSchemes(t *testing.T) {
-	const varies = true // the printed date, within a period
+	const varies = true // the printed date varies within a period
 	april := serial.WithYearStart(time.April, 1)
 	schemes := []struct {
 		opts   []serial.Option
-		prints string // instants and numbers (? for any), in the order of taking
+		prints string // instants and their numbers (? for any number), in the order of the calls
 		varies bool
 	}{
 		{nil, "2021-10-24T12 IS202110240001 2021-10-24T23 IS202110240002 2021-10-25T00 IS202110250001 1970-01-02T12 " +
@@ -171,7 +171,7 @@ func TestSchemes(t *testing.T) {
 	})
 }
 
-// After a refusal, nothing was taken, and the transaction goes on.
+// After a call that fails, nothing was taken, and the transaction can continue.
 func TestRefused(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -180,7 +180,7 @@ func TestRefused(t *testing.T) {
 				serial.WithLocation(d.noon(t, db))}, opts...)...)
 		}
 		g, late := classic(), classic(serial.WithStart(5))
-		other := classic(serial.WithTemplate("{type}{date:yyMMdd}{seq:4:base36}")) // prints sequences in another way
+		other := classic(serial.WithTemplate("{type}{date:yyMMdd}{seq:4:base36}")) // prints sequences differently
 		at := serial.At(d.clock(t, db))
 		take := func(n int) func(*gapless.Generator, gapless.Tx, string) error {
 			return func(g *gapless.Generator, tx gapless.Tx, typ string) error {
@@ -206,7 +206,7 @@ func TestRefused(t *testing.T) {
 			for _, n := range []int{-1, 0, 100_001} {
 				require.ErrorIs(t, take(n)(g, tx, "IS"), serial.ErrInvalidRequest)
 			}
-			for _, year := range []int{1, 1969, 1999, 2100} { // yy
+			for _, year := range []int{1, 1969, 1999, 2100} { // years that yy cannot print
 				date := serial.On(year, time.March, 1)
 				require.Error(t, errOf(g.NextOn(t.Context(), tx, "IS", date)))
 				require.Error(t, errOf(g.Last(t.Context(), tx, "IS", date)))
@@ -222,7 +222,7 @@ func TestRefused(t *testing.T) {
 				want error
 				last int64
 			}{
-				{g, "IS", take(10), serial.ErrExhausted, 0}, // in an unused period
+				{g, "IS", take(10), serial.ErrExhausted, 0}, // the period has no numbers yet
 				{g, "IS", take(7), nil, 7},
 				{g, "IS", take(3), serial.ErrExhausted, 7},
 				{other, "IS", take(1), serial.ErrConflict, 7},
@@ -232,12 +232,12 @@ func TestRefused(t *testing.T) {
 				{g, "IS", raise(3), nil, 8},
 				{g, "IS", take(1), nil, 9},
 				{g, "IS", take(1), serial.ErrExhausted, 9},
-				{other, "NO", raise(0), nil, 0}, // so any scheme may take the first number
+				{other, "NO", raise(0), nil, 0}, // no number was taken, so any scheme may take the first one
 				{g, "NO", take(1), nil, 1},
 				{other, "NO", take(1), serial.ErrConflict, 1},
 				{g, "UP", raise(3), nil, 3},
 				{g, "UP", take(1), nil, 4},
-				{late, "UP", take(2), nil, 6}, // a start counts only in an unused period
+				{late, "UP", take(2), nil, 6}, // WithStart applies only to a period without numbers
 				{g, "UP", raise(9), nil, 9},
 				{g, "UP", take(1), serial.ErrExhausted, 9},
 				{late, "ST", take(6), serial.ErrExhausted, 0},
@@ -261,8 +261,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// Instants without a date in 1970 to 9999, in the scheme's zone, are refused at once, whatever was called before. SQLite
-// stands for all: nothing is sent.
+// An instant whose date in the scheme's zone is not in 1970 to 9999 must fail at once, whatever was called before.
+// Nothing is sent to the database, so SQLite stands for all.
 func TestUndated(t *testing.T) {
 	west := serial.WithLocation(time.FixedZone("", -8*3600))
 	newYear, far := time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 12, 0, 0, 0, time.UTC)
@@ -293,8 +293,8 @@ func TestUndated(t *testing.T) {
 	}
 }
 
-// When called with a pool, Last sees everything committed, even if autocommit is off and a connection has an old
-// snapshot.
+// If Last is called with a pool, it sees everything that was committed, even if autocommit is off and a connection has
+// an old snapshot.
 func TestAutocommitOff(t *testing.T) {
 	d := mariaDB(t)
 	db, g := d.start(t)
@@ -311,8 +311,8 @@ func TestAutocommitOff(t *testing.T) {
 	requireSeq(t, 4)(g.NextOn(t.Context(), begin(t, pool), "IS", serial.At(october(24))))
 }
 
-// With autocommit off, no call leaves a transaction open on a connection of the pool: the next BeginTx would fail with
-// error 1568.
+// With autocommit off, no call may leave a transaction open on a connection of the pool, because the next BeginTx would
+// fail with error 1568.
 func TestAutocommitOffLeavesNothingOpen(t *testing.T) {
 	d := mariaDB(t).with("autocommit=0")
 	pool := d.open(t)
@@ -333,7 +333,7 @@ func TestAutocommitOffLeavesNothingOpen(t *testing.T) {
 		require.NoError(t, call(), name)
 		require.NoError(t, beginAt(t, pool, sql.LevelReadCommitted).Rollback(), name)
 	}
-	for _, g := range []*gapless.Generator{plain, dated, dated} { // the last one finds everything
+	for _, g := range []*gapless.Generator{plain, dated, dated} { // the last one finds both tables and all columns
 		require.NoError(t, g.CreateTable(t.Context(), pool))
 		require.NoError(t, beginAt(t, pool, sql.LevelReadCommitted).Rollback())
 	}
@@ -343,7 +343,7 @@ func TestAutocommitOffLeavesNothingOpen(t *testing.T) {
 	require.NoError(t, beginAt(t, pool, sql.LevelReadCommitted).Rollback())
 }
 
-// The column that the documentation gives for numbers distinguishes types that MariaDB's default collation equates.
+// The documented type for the column of numbers distinguishes types that are equal in MariaDB's default collation.
 func TestCollation(t *testing.T) {
 	const column = "varchar(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL UNIQUE"
 	for _, path := range []string{"table.go", "../docs/gapless.md"} {
@@ -368,7 +368,7 @@ func TestCollation(t *testing.T) {
 	}
 	for _, alike := range [][2]string{{"IS", "is"}, {"É", "E"}, {"ß", "s"}} {
 		require.NoError(t, store("usual_invoices", alike[0]))
-		for range 2 { // and permanently
+		for range 2 { // the same error occurs again
 			var duplicate *mysql.MySQLError
 			require.ErrorAs(t, store("usual_invoices", alike[1]), &duplicate)
 			require.EqualValues(t, 1062, duplicate.Number)
@@ -388,7 +388,7 @@ func TestCreateTable(t *testing.T) {
 		var creators sync.WaitGroup
 		for range 16 {
 			db := d.open(t)
-			g, err := gapless.New(d.dialect, scheme(t), gapless.WithTable("Order")) // a keyword
+			g, err := gapless.New(d.dialect, scheme(t), gapless.WithTable("Order")) // a keyword of SQL
 			require.NoError(t, err)
 			creators.Go(func() {
 				if err := g.CreateTable(t.Context(), db); err != nil {
@@ -427,7 +427,7 @@ func TestCreateTable(t *testing.T) {
 	})
 }
 
-// Without a table, every call names CreateTable. A missing Querier is another error.
+// If a table is missing, the error of every call names CreateTable. A nil Querier is a different error.
 func TestMissingTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, at := d.open(t), serial.On(2021, time.October, 24)
@@ -456,7 +456,7 @@ func TestMissingTable(t *testing.T) {
 	})
 }
 
-// CreateTable creates a missing table. The series keep their calendar, which is also in their rows.
+// CreateTable creates a missing table. A series keeps its calendar, because the rows of its periods have it, too.
 func TestCreateMissingTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -472,8 +472,8 @@ func TestCreateMissingTable(t *testing.T) {
 	})
 }
 
-// The program's own clock makes no difference. A row is created in the right period only: a transaction that took a
-// number elsewhere and gave it back would keep that row's lock.
+// The clock of the program's host makes no difference. Next must create a row only in the right period: if a
+// transaction took a number elsewhere and reverted that, it would keep the lock of the row.
 func TestClock(t *testing.T) {
 	const day = 24 * time.Hour
 	each(t, func(t *testing.T, d *database) {
@@ -494,7 +494,7 @@ func TestClock(t *testing.T) {
 					require.WithinDuration(t, d.clock(t, db).Add(-12*time.Hour), n.Date, 2*time.Hour)
 				})
 			}
-			race.Bubble(t, func(t *testing.T) { // the host's clock says 2000
+			race.Bubble(t, func(t *testing.T) { // the host's clock shows the year 2000
 				db, g := d.start(t, opts...)
 				tx := begin(t, db)
 				require.NoError(t, errOf(g.Next(t.Context(), tx, "IS")))
@@ -510,7 +510,7 @@ func TestClock(t *testing.T) {
 					requireSeq(t, 0)(g.Last(t.Context(), db, "IS", serial.At(d.clock(t, db).Add(ahead))))
 				}
 			}
-			// What a transaction has read of the clock is remembered even if it is rolled back.
+			// The time that a transaction has read is stored even if the transaction is rolled back.
 			g.Misjudge(500 * day)
 			tx := begin(t, db)
 			require.NoError(t, errOf(g.Next(t.Context(), tx, "OT")))
@@ -523,7 +523,7 @@ func TestClock(t *testing.T) {
 	})
 }
 
-// If a number taken cannot be given back, the error is not one after which the transaction can continue.
+// If a number cannot be reverted, the error must not be one after which the transaction can continue.
 func TestUndoFails(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}"))
@@ -544,7 +544,7 @@ func (tx noUndo) ExecContext(ctx context.Context, query string, args ...any) (sq
 	return tx.Tx.ExecContext(ctx, query, args...)
 }
 
-// PostgreSQL finds a table anywhere in search_path: CreateTable creates no other table that would hide it.
+// On PostgreSQL, CreateTable finds a table anywhere in search_path, and creates no other table that would hide it.
 func TestSearchPath(t *testing.T) {
 	d, other := postgreSQL(t), postgreSQL(t)
 	db, g := d.start(t)
@@ -560,13 +560,13 @@ func TestSearchPath(t *testing.T) {
 	requireSeq(t, 2)(g.Last(t.Context(), db, "IS", serial.At(october(24))))
 }
 
-// At SERIALIZABLE, transactions of PostgreSQL that take numbers of different types do not disturb each other.
+// On PostgreSQL at SERIALIZABLE, transactions that take numbers of different types must not conflict.
 func TestSerializable(t *testing.T) {
 	d := postgreSQL(t)
 	db, g := d.start(t)
 	day := october(24)
-	for range 2 { // first with new rows, then with old ones
-		execSQL(t, db, "VACUUM ANALYZE serial_gapless, serial_gapless_series") // so the planner knows how small they are
+	for range 2 { // first with new rows, then with existing ones
+		execSQL(t, db, "VACUUM ANALYZE serial_gapless, serial_gapless_series") // the planner then knows that they are small
 		var both [2]*sql.Tx
 		for i, typ := range []string{"A", "Z"} {
 			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
@@ -579,7 +579,8 @@ func TestSerializable(t *testing.T) {
 	}
 }
 
-// SQLite's clock is read to the millisecond, or a number could get a day other than the one in which it was taken.
+// SQLite's clock must be read to the exact millisecond. Otherwise a number could get a day other than the one on which
+// it was taken.
 func TestJulianDay(t *testing.T) {
 	db := inFile(t).open(t)
 	for ms := int64(0); ms < 253_402_300_800_000; ms = (ms+1)*3/2 + 86_399_999 {
@@ -593,7 +594,7 @@ func TestJulianDay(t *testing.T) {
 	}
 }
 
-// The settings of a connection make no difference.
+// Settings of a connection make no difference.
 func TestSettings(t *testing.T) {
 	check := func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -614,7 +615,7 @@ func TestSettings(t *testing.T) {
 			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(4)))))
 			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(2)))), gapless.ErrPeriodClosed)
 		})
-		d.closes(t, db, g, october(5)) // several rows at once
+		d.closes(t, db, g, october(5)) // closes several rows at once
 		tx := beginAt(t, db, d.readCommitted())
 		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(3))))
 		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(3)))))
@@ -647,22 +648,22 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// A row that others have changed since the transaction's first read is seen in its current state, even if it need not
-// be raised.
+// If other transactions have changed a row since the transaction's first query, Raise must see the current row, even if
+// there is nothing to raise.
 func TestSnapshot(t *testing.T) {
 	d := mariaDB(t)
 	db, g := d.start(t)
 	day := october(24)
 	tx := begin(t, db)
 	require.NoError(t, errOf(g.Last(t.Context(), tx, "IS", serial.At(day))))
-	for range 2 { // the second time, there is nothing left to write
+	for range 2 { // the second time, the row does not change
 		commits(t, db, func(tx *sql.Tx) { require.NoError(t, g.Raise(t.Context(), tx, "IS", serial.At(day), 5)) })
 	}
 	require.NoError(t, g.Raise(t.Context(), tx, "IS", serial.At(day), 5))
 	requireSeq(t, 6)(g.NextOn(t.Context(), tx, "IS", serial.At(day)))
 }
 
-// LAST_INSERT_ID stays the caller's.
+// Next does not change the LAST_INSERT_ID of the caller.
 func TestLastInsertID(t *testing.T) {
 	d := mariaDB(t)
 	db, g := d.start(t)

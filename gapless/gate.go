@@ -9,16 +9,17 @@ import (
 	"strings"
 )
 
-// A gate is the row of a series in the table of series. Whoever takes the first number of a period, or a number of one
-// that has ended, locks it in share mode. Whoever closes or reopens periods locks it exclusively.
+// A gate is a row of the table of series. A caller that takes the first number of a period, or a number of a period
+// that has ended, locks the row in share mode. A caller that closes or reopens periods locks it exclusively.
 type gate struct {
 	calendar string
 	closed   sql.NullInt64 // end of the last closed period, in Unix seconds
 }
 
-// judge locks the gate of a series in share mode, and returns an error if the series has another calendar or the period
-// is closed. If there is no gate, judge creates it, and others who need it wait until tx ends. Without must, judge does
-// nothing and returns false where it would block others.
+// judge locks the row of a series in share mode, and returns an error if the series has a different calendar or if the
+// period is closed. If the row does not exist, judge creates it, and then other callers that need the row wait until tx
+// ends. On PostgreSQL at SERIALIZABLE, judge would have to lock the row exclusively and block other callers. If must is
+// false, it does not lock the row in this case, and returns false.
 func (g *Generator) judge(ctx context.Context, tx Tx, typ, series string, s *span, must bool) (judged bool, err error) {
 	find := true
 	if g.sql.lockShared != "" {
@@ -51,20 +52,22 @@ func (g *Generator) judge(ctx context.Context, tx Tx, typ, series string, s *spa
 	return true, nil
 }
 
-// readGate returns the gate of a series by one of the statements that do. If there is none, the error is sql.ErrNoRows.
+// readGate runs one of the statements that return a row of the table of series. If the row does not exist, the error is
+// sql.ErrNoRows.
 func (g *Generator) readGate(ctx context.Context, q Querier, statement, series string) (found gate, err error) {
 	err = g.scan(ctx, q, statement, g.row(series, ""), &found.calendar, &found.closed)
 	return found, err
 }
 
-// lockGate locks the gate of a series exclusively, and makes it if there is none.
+// lockGate locks the row of a series exclusively, and creates it if it does not exist.
 func (g *Generator) lockGate(ctx context.Context, tx Tx, series string) (found gate, err error) {
 	_, _, err = g.upsert(ctx, tx, g.sql.lockGate, g.row(series, ""), &found.calendar, &found.closed)
 	return found, err
 }
 
-// shareGate locks the gate of a series in share mode. If there is none, it makes it, unless another period than that
-// with the label has numbers of another calendar: then it returns that calendar.
+// shareGate locks the row of a series in share mode, and creates it if it does not exist. But if a period other than
+// the one with the given label already has numbers with a different calendar, it creates nothing and returns that
+// calendar.
 func (g *Generator) shareGate(ctx context.Context, tx Tx, series, label string) (gate, error) {
 	found, err := g.readGate(ctx, tx, g.sql.find, series)
 	if err == nil && g.sql.share != "" {
@@ -86,8 +89,9 @@ func (g *Generator) shareGate(ctx context.Context, tx Tx, series, label string) 
 	return g.readGate(ctx, tx, g.sql.find, series)
 }
 
-// calendarOfRows returns the calendar of the numbers that were taken in other periods than that with the label, or the
-// scheme's if none were. It is for a series without a gate: it is new, or somebody has deleted its gate.
+// calendarOfRows returns the calendar of the numbers that were taken in periods other than the one with the given
+// label. If none were taken, it returns the scheme's calendar. It is used if the series has no row, because the series
+// is new or because the row was deleted.
 func (g *Generator) calendarOfRows(ctx context.Context, tx Tx, series, label string) (string, error) {
 	var mark string
 	err := g.scan(ctx, tx, g.sql.other, g.row(series, label), &mark)
@@ -98,7 +102,7 @@ func (g *Generator) calendarOfRows(ctx context.Context, tx Tx, series, label str
 	return calendar, err
 }
 
-// lockKey is the part of an advisory lock's key that identifies the series.
+// lockKey returns a hash of the series, which is a part of the key of an advisory lock.
 func lockKey(series string) int64 {
 	sum := sha256.Sum256([]byte(series))
 	return int64(binary.BigEndian.Uint64(sum[:]))

@@ -17,7 +17,7 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// dateOf reads the date of a document, whatever the driver makes of a DATE.
+// dateOf reads the date of a document as text, because drivers convert a DATE in different ways.
 func dateOf(ctx context.Context, tx gapless.Tx, query string) (serial.When, error) {
 	var text string // in MySQL and SQLite, select CAST(day AS char)
 	if err := tx.QueryRowContext(ctx, query).Scan(&text); err != nil {
@@ -44,8 +44,8 @@ func closeBooks(ctx context.Context, db *sql.DB, numbers *gapless.Generator, unt
 	return tx.Commit()
 }
 
-// passOver continues a series after a number that a document already has. It refuses any number but the next one: to
-// raise the counter further would leave a gap.
+// passOver continues a series after a number that a document already has. It accepts only the next number, because a
+// higher one would leave a gap.
 func passOver(ctx context.Context, db *sql.DB, numbers *gapless.Generator, number string) error {
 	existing, err := numbers.Scheme().Parse(number)
 	if err != nil {
@@ -71,7 +71,7 @@ func passOver(ctx context.Context, db *sql.DB, numbers *gapless.Generator, numbe
 	return tx.Commit()
 }
 
-// requireInGuide checks that the guide has the function of this file whose comment begins with comment.
+// requireInGuide checks that the guide contains the function of this file whose doc comment begins with comment.
 func requireInGuide(t *testing.T, comment string) {
 	t.Helper()
 	source, err := os.ReadFile("guide_test.go")
@@ -82,7 +82,7 @@ func requireInGuide(t *testing.T, comment string) {
 	require.Contains(t, strings.ReplaceAll(string(source), "\r\n", "\n"), comment+code)
 }
 
-// guideText returns the guide's text.
+// guideText returns the text of the guide.
 func guideText(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../docs/gapless.md")
@@ -90,7 +90,8 @@ func guideText(t *testing.T) string {
 	return strings.ReplaceAll(string(text), "\r\n", "\n")
 }
 
-// A number that somebody typed stops its type, until passOver continues after it. Then there is no gap.
+// If a document already has the next number because a user typed it, Next fails for its type until passOver continues
+// the series after that number. There must be no gap.
 func TestNumberExistsAlready(t *testing.T) {
 	require.Contains(t, guideText(t), "`passOver`")
 	require.Contains(t, guideText(t), `numbers.Audit(ctx, db, "INV", at, stored(ctx, db))`)
@@ -127,7 +128,7 @@ func TestNumberExistsAlready(t *testing.T) {
 	})
 }
 
-// The guide closes a month with closeBooks, which records it if and only if it closes.
+// closeBooks in the guide must record a closing if and only if it closes the periods.
 func TestCloseBooks(t *testing.T) {
 	requireInGuide(t, "// closeBooks ")
 	d := postgreSQL(t)
@@ -142,8 +143,8 @@ func TestCloseBooks(t *testing.T) {
 	requireResult(t, october(5))(g.ClosedUntil(t.Context(), db, "INV"))
 }
 
-// A DATE column names its date as each driver returns it, also one whose midnight does not exist. Where a setting of
-// MySQL's driver makes it another one, the guide's text is right.
+// A date that is read from a DATE column with each driver must name the same date, even if that date has no midnight.
+// If a setting of MySQL's driver changes the date, reading it as text must work as the guide describes.
 func TestDateColumns(t *testing.T) {
 	require.Contains(t, guideText(t), "`CAST(day AS char)`")
 	require.Contains(t, guideText(t), "`time.Parse(time.DateOnly, text)`")
@@ -152,7 +153,7 @@ func TestDateColumns(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
 		g := d.generator(t, db, serial.WithLocation(saoPaulo))
-		local := db // with the setting
+		local := db // connections with the setting
 		if d.dialect == gapless.MySQL {
 			connect := func(loc *time.Location) *sql.DB {
 				config, err := mysql.ParseDSN(d.dsn)
@@ -198,7 +199,7 @@ func TestDateColumns(t *testing.T) {
 	})
 }
 
-// A boundary may be a date, which names the business day of the scheme's zone and day start.
+// A boundary can be a date, which stands for the business day in the scheme's zone with its day start.
 func TestBoundaryDates(t *testing.T) {
 	saoPaulo, err := time.LoadLocation("America/Sao_Paulo")
 	require.NoError(t, err)
@@ -217,7 +218,7 @@ func TestBoundaryDates(t *testing.T) {
 	})
 }
 
-// If the template prints the time of day, a date names a period but no number.
+// If the template prints the time of day, a date can identify a period, but a number cannot be issued for it.
 func TestDatesWithoutTimes(t *testing.T) {
 	d := inFile(t)
 	db, g := d.start(t, serial.WithTemplate("{type}{date:yyMMddHH}{seq}"))
@@ -230,7 +231,8 @@ func TestDatesWithoutTimes(t *testing.T) {
 	})
 }
 
-// docs/audit.md says how to audit a column that holds other series too, and what a CHAR column does to a number.
+// A column also contains numbers of other series. An audit with the query of docs/audit.md ignores them. A CHAR column
+// pads numbers with spaces on PostgreSQL, which have to be trimmed.
 func TestColumnOfOtherSeries(t *testing.T) {
 	text, err := os.ReadFile("../docs/audit.md")
 	require.NoError(t, err)
@@ -272,8 +274,8 @@ func TestColumnOfOtherSeries(t *testing.T) {
 	})
 }
 
-// The floor's query in docs/transactions.md returns the greatest sequence of a type and day in each database, and its
-// index can be created there.
+// The floor's query in docs/transactions.md returns the largest sequence of a type and day on each database. Its index
+// can be created there.
 func TestFloorInSQL(t *testing.T) {
 	text, err := os.ReadFile("../docs/transactions.md")
 	require.NoError(t, err)
@@ -300,7 +302,7 @@ func TestFloorInSQL(t *testing.T) {
 	})
 }
 
-// column returns the texts that a query selects.
+// column returns the strings that a query selects.
 func column(t *testing.T, db *sql.DB, query string) (texts []string) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), query)

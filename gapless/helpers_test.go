@@ -22,10 +22,11 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// errOf returns the error of a call.
+// errOf returns the error of a call and drops its result.
 func errOf[T any](_ T, err error) error { return err }
 
-// requireResult requires that the call whose results follow succeeds with want.
+// requireResult returns a function that takes the results of a call, and requires that the call has succeeded with
+// want.
 func requireResult[T any](t testing.TB, want T, message ...any) func(got T, err error) {
 	return func(got T, err error) {
 		t.Helper()
@@ -34,7 +35,8 @@ func requireResult[T any](t testing.TB, want T, message ...any) func(got T, err 
 	}
 }
 
-// requireSeq requires that the call whose results follow succeeds with a number of this sequence.
+// requireSeq returns a function that takes the results of a call, and requires that the call has succeeded with a
+// number that has the sequence want.
 func requireSeq(t testing.TB, want int64, message ...any) func(n serial.Number, err error) {
 	return func(n serial.Number, err error) {
 		t.Helper()
@@ -42,23 +44,23 @@ func requireSeq(t testing.TB, want int64, message ...any) func(n serial.Number, 
 	}
 }
 
-// A database is one test's own: a schema of a PostgreSQL server, a database of a MySQL server, or a file.
+// A database belongs to one test. It is a schema of a PostgreSQL server, a database of a MySQL server, or a file.
 type database struct {
 	dialect gapless.Dialect
 	dsn     string
-	name    string // of the schema or the database
-	comment string // what MariaDB is to read as the beginning of a comment, see Generator.AsOn
+	name    string // name of the schema or the database
+	comment string // text that MariaDB must read as the beginning of a comment, see Generator.AsOn
 }
 
-// each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN name the servers; by default, the usual
-// ports are tried. With SERIAL_REQUIRE_SQL=1, a missing server is a failure.
+// each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN set the servers, and the usual ports are
+// the default. If a server is missing, the test is skipped. With SERIAL_REQUIRE_SQL=1, it fails.
 func each(t *testing.T, test func(t *testing.T, d *database)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgreSQL(t)) })
 	t.Run("MySQL", func(t *testing.T) { test(t, mariaDB(t)) })
 	t.Run("SQLite", func(t *testing.T) { test(t, inFile(t)) })
 }
 
-// kinds runs a test as run does, and on MariaDB also with the statements that MariaDB 10.4 and MySQL see.
+// kinds runs a test with run, and again on MariaDB with the statements as MariaDB 10.4 and MySQL read them.
 func kinds(t *testing.T, run func(*testing.T, func(*testing.T, *database)), test func(t *testing.T, d *database)) {
 	run(t, test)
 	for name, comment := range map[string]string{"like MariaDB 10.4": "/*M!100500", "like MySQL": "/*M!"} {
@@ -70,7 +72,7 @@ func kinds(t *testing.T, run func(*testing.T, func(*testing.T, *database)), test
 	}
 }
 
-// servers runs a test on every dialect with more than one writer.
+// servers runs a test on every dialect that allows more than one writer.
 func servers(t *testing.T, test func(t *testing.T, d *database)) {
 	each(t, func(t *testing.T, d *database) {
 		if d.dialect == gapless.SQLite {
@@ -113,7 +115,7 @@ func onServer(t testing.TB, d *database, create, drop, how string) *database {
 	d.name = fmt.Sprintf("gapless_%d_%d", os.Getpid(), time.Now().UnixNano())
 	execSQL(t, server, create+" "+d.name)
 	t.Cleanup(func() {
-		// A transaction whose caller has left may still be in progress.
+		// A transaction may still be in progress although its call was canceled.
 		require.Eventually(t, func() bool {
 			_, err := server.Exec(drop + " " + d.name + " " + how)
 			return err == nil
@@ -122,7 +124,7 @@ func onServer(t testing.TB, d *database, create, drop, how string) *database {
 	return d
 }
 
-// skip skips a test that the server cannot run. With SERIAL_REQUIRE_SQL=1, that is a failure.
+// skip skips a test that the server cannot run. With SERIAL_REQUIRE_SQL=1, the test fails instead.
 func skip(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("SERIAL_REQUIRE_SQL") == "1" {
@@ -146,7 +148,7 @@ func execSQL(t testing.TB, db interface {
 	require.NoError(t, errOf(db.ExecContext(t.Context(), query, args...)), query)
 }
 
-// with returns d with another parameter in its DSN.
+// with returns a copy of d with an additional parameter in its DSN.
 func (d *database) with(parameter string) *database {
 	e := *d
 	if e.dsn += "?"; strings.Count(e.dsn, "?") > 1 {
@@ -156,7 +158,7 @@ func (d *database) with(parameter string) *database {
 	return &e
 }
 
-// open returns new connections to d, closed when the test ends.
+// open returns a pool of new connections to d, which is closed when the test ends.
 func (d *database) open(t testing.TB) *sql.DB {
 	t.Helper()
 	db, err := d.connect()
@@ -218,14 +220,14 @@ func (d *database) generator(t testing.TB, db *sql.DB, opts ...serial.Option) *g
 	return g
 }
 
-// start returns new connections to d, and a generator whose tables exist.
+// start returns a pool of new connections to d, and a generator whose tables have been created.
 func (d *database) start(t testing.TB, opts ...serial.Option) (*sql.DB, *gapless.Generator) {
 	t.Helper()
 	db := d.open(t)
 	return db, d.generator(t, db, opts...)
 }
 
-// scheme is in UTC unless opts say otherwise.
+// scheme returns a scheme in UTC, unless opts set another time zone.
 func scheme(t testing.TB, opts ...serial.Option) *serial.Scheme {
 	t.Helper()
 	s, err := serial.NewScheme(append([]serial.Option{serial.WithLocation(time.UTC)}, opts...)...)
@@ -233,13 +235,13 @@ func scheme(t testing.TB, opts ...serial.Option) *serial.Scheme {
 	return s
 }
 
-// begin begins a transaction that is rolled back when the test ends, unless it has ended before.
+// begin begins a transaction. It is rolled back when the test ends, if it is still open then.
 func begin(t testing.TB, db *sql.DB) *sql.Tx {
 	t.Helper()
 	return beginAt(t, db, sql.LevelDefault)
 }
 
-// beginAt is begin at a level of isolation.
+// beginAt does what begin does, at the given isolation level.
 func beginAt(t testing.TB, db *sql.DB, level sql.IsolationLevel) *sql.Tx {
 	t.Helper()
 	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
@@ -256,7 +258,7 @@ func commits(t testing.TB, db *sql.DB, f func(tx *sql.Tx)) {
 	require.NoError(t, tx.Commit())
 }
 
-// inTx runs f in a transaction, and commits it unless f fails.
+// inTx runs f in a transaction, and commits it unless f returns an error.
 func inTx(ctx context.Context, db *sql.DB, level sql.IsolationLevel, f func(tx *sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 	if err != nil {
@@ -269,7 +271,7 @@ func inTx(ctx context.Context, db *sql.DB, level sql.IsolationLevel, f func(tx *
 	return tx.Commit()
 }
 
-// clock reads the database's clock.
+// clock returns the time of the database's clock.
 func (d *database) clock(t testing.TB, db *sql.DB) time.Time {
 	t.Helper()
 	var micros int64
@@ -281,13 +283,13 @@ func (d *database) clock(t testing.TB, db *sql.DB) time.Time {
 	return time.UnixMicro(micros)
 }
 
-// noon returns a time zone in which it is noon by the database's clock, so no day ends during a test.
+// noon returns a time zone in which the database's clock shows noon, so that no day ends during a test.
 func (d *database) noon(t testing.TB, db *sql.DB) *time.Location {
 	t.Helper()
 	return time.FixedZone("noon", (12-d.clock(t, db).UTC().Hour())*3600)
 }
 
-// readCommitted returns that level, or SQLite's only one.
+// readCommitted returns READ COMMITTED or, for SQLite, its only isolation level.
 func (d *database) readCommitted() sql.IsolationLevel {
 	if d.dialect == gapless.SQLite {
 		return sql.LevelDefault
@@ -295,7 +297,7 @@ func (d *database) readCommitted() sql.IsolationLevel {
 	return sql.LevelReadCommitted
 }
 
-// connection returns the server's ID of a transaction's connection, 0 for SQLite.
+// connection returns the ID that the server has given to a transaction's connection, or 0 on SQLite.
 func (d *database) connection(t testing.TB, tx *sql.Tx) (id int64) {
 	t.Helper()
 	query := map[gapless.Dialect]string{gapless.PostgreSQL: "SELECT pg_backend_pid()",
@@ -304,7 +306,7 @@ func (d *database) connection(t testing.TB, tx *sql.Tx) (id int64) {
 	return id
 }
 
-// kill ends a connection, and returns when the server has given its locks back.
+// kill ends a connection and returns when the server has released its locks.
 func (d *database) kill(t testing.TB, db *sql.DB, id int64) {
 	t.Helper()
 	if d.dialect == gapless.PostgreSQL {
@@ -320,7 +322,7 @@ func (d *database) kill(t testing.TB, db *sql.DB, id int64) {
 	}, 30*time.Second, time.Millisecond)
 }
 
-// waits reports whether a connection waits for a lock.
+// waits reports whether a connection is waiting for a lock.
 func (d *database) waits(t testing.TB, db *sql.DB, id int64) (waits bool) {
 	t.Helper()
 	if d.dialect == gapless.PostgreSQL {
@@ -328,7 +330,7 @@ func (d *database) waits(t testing.TB, db *sql.DB, id int64) (waits bool) {
 			"FROM pg_stat_activity WHERE pid = $1", id).Scan(&waits))
 		return waits
 	}
-	// The tables of information_schema are up to 100 ms old.
+	// The content of the tables in information_schema is up to 100 ms old, so they cannot be used here.
 	var engine, name, status string
 	require.NoError(t, db.QueryRowContext(t.Context(), "SHOW ENGINE INNODB STATUS").Scan(&engine, &name, &status))
 	for transaction := range strings.SplitSeq(status, "---TRANSACTION ") {
@@ -339,7 +341,7 @@ func (d *database) waits(t testing.TB, db *sql.DB, id int64) (waits bool) {
 	return false
 }
 
-// repeatable reports whether a transaction failed only because of concurrent ones, and may be repeated.
+// repeatable reports whether err was caused only by concurrent transactions, so that the transaction can be repeated.
 func repeatable(err error) bool {
 	var state *pgconn.PgError
 	var number *mysql.MySQLError
@@ -347,7 +349,7 @@ func repeatable(err error) bool {
 		errors.As(err, &number) && number.Number == 1213
 }
 
-// october returns the beginning of a day in October 2021, in UTC.
+// october returns the beginning of the given day of October 2021 in UTC.
 func october(day int) time.Time { return time.Date(2021, 10, day, 0, 0, 0, 0, time.UTC) }
 
 // counting counts the statements of a transaction.

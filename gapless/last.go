@@ -9,17 +9,21 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// Last returns the last number taken of a type, in the period that at lies in: Seq is 0 if none was. It takes nothing
-// and waits for nobody, except on MySQL in a transaction at SERIALIZABLE. In a transaction, Last sees the numbers taken
-// there and otherwise the snapshot. In a pool, it sees what was committed: on MySQL it begins a transaction of its own,
-// since autocommit=0 may have left an old snapshot. A [*sql.Conn] with autocommit=0 is in a transaction. If the
-// template prints more of the date than the period, the printed date is not known: Date is then zero, and String
-// returns "".
+// Last returns the last number of a type in the period that contains at. Seq is 0 if none was taken. Last takes no
+// number and waits for no other transaction, except in a MySQL transaction at SERIALIZABLE. In a transaction, it sees
+// the numbers taken in that transaction and otherwise the snapshot. In a pool, it sees what has been committed. On
+// MySQL, it begins a separate transaction for this purpose, because a connection with autocommit=0 may have an old
+// snapshot. A [*sql.Conn] with autocommit=0 is in a transaction. If the template prints more of the date than the
+// period, the printed date is unknown. Date is then zero, and String returns "".
 //
-// Errors: [serial.ErrInvalidType]; [serial.ErrConflict] if the type's numbers count by another period or year start, or
-// if those of the period were taken by a scheme that prints sequences in another way; an error for a date that is not
-// in 1970 to 9999, or in a period of which the template can print no date; one for a q that is nil or bun's on
-// PostgreSQL; the driver's own, as for a missing table.
+// Last returns the following errors:
+//
+//   - [serial.ErrInvalidType]
+//   - [serial.ErrConflict], if the numbers of the type have a different period or year start, or if the numbers of this
+//     period were taken by a scheme that prints sequences differently
+//   - an error if the date is not in 1970 to 9999, or if the template can print no date of its period
+//   - an error if q is nil or, on PostgreSQL, a type of bun
+//   - an error of the driver, for example because the table does not exist
 func (g *Generator) Last(ctx context.Context, q Querier, typ string, at serial.When) (serial.Number, error) {
 	series, err := g.scheme.Series(typ)
 	if err != nil {
@@ -40,7 +44,7 @@ func (g *Generator) Last(ctx context.Context, q Querier, typ string, at serial.W
 	if err := g.scan(ctx, q, g.sql.last, g.row(series, s.label), &calendar, &other, &mark, &seq); err != nil {
 		return serial.Number{}, g.failed(ctx, what, err)
 	}
-	if !calendar.Valid { // somebody has deleted the gate
+	if !calendar.Valid { // the series' row was deleted
 		calendar.String, _, calendar.Valid = strings.Cut(other.String, markJoint)
 	}
 	if calendar.Valid && calendar.String != g.calendar {
@@ -52,8 +56,8 @@ func (g *Generator) Last(ctx context.Context, q Querier, typ string, at serial.W
 	return s.lastNumber(typ, seq.Int64), nil
 }
 
-// lastNumber returns the number of a type that has the sequence seq in the period of s. If the template prints more of
-// the date than the period, its Date is zero.
+// lastNumber returns the number of a type with the sequence seq in the period of s. Its Date is zero if the template
+// prints more of the date than the period.
 func (s *span) lastNumber(typ string, seq int64) serial.Number {
 	number := s.number
 	number.Type, number.Seq = strings.Clone(typ), seq

@@ -10,13 +10,14 @@ import (
 	"strings"
 )
 
-// errUnmoved is the error of a transaction in which periods cannot be closed or reopened. Nothing was written.
+// errUnmoved is the error if periods cannot be closed or reopened in this transaction. Nothing was written.
 var errUnmoved = errors.New("nothing was changed")
 
-// markByKey changes each row by its whole primary key, in MySQL, where a change of a range also locks a row of a
-// neighbour. The arguments are series, lower, upper and end. It first locks the rows, which waits for those who have
-// taken numbers without locking the gate. Then the transaction must see the rows as they are: if it has an older
-// snapshot, it would miss documents, too.
+// markByKey closes or reopens the rows of periods on MySQL. It changes each row by its whole primary key, because an
+// UPDATE of a range would also lock the row next to the range, which may belong to another series. The arguments are
+// series, lower, upper and end. First it locks the rows, and thus waits for transactions that have taken numbers
+// without locking the series' row. Then it checks that the transaction sees the current rows. If its snapshot is older,
+// it would not see the latest documents either.
 func (g *Generator) markByKey(ctx context.Context, tx Tx, a arguments) error {
 	var locked int64
 	if err := g.scan(ctx, tx, g.sql.lockRows, a, &locked); err != nil {
@@ -45,9 +46,10 @@ func (g *Generator) markByKey(ctx context.Context, tx Tx, a arguments) error {
 	}
 }
 
-// checkSnapshot returns an error unless the transaction's snapshot has the rows that change as they are. So many of
-// them, all that it has, are locked. Sequences only grow: if the number of rows, the last labels and the sums are
-// equal, so are the rows.
+// checkSnapshot returns an error if the rows to be closed or reopened differ between the transaction's snapshot and the
+// current state of the table. locked is the number of these rows in the snapshot; the transaction has locked all of
+// them. Sequences only grow. So if the number of rows, the sum of their sequences and the last label are equal, all
+// rows are equal.
 func (g *Generator) checkSnapshot(ctx context.Context, tx Tx, a arguments, locked int64) error {
 	var seen, present, greatest string
 	if err := g.scan(ctx, tx, g.sql.seen, a, &seen); err != nil {

@@ -1,16 +1,17 @@
 package gapless
 
 const (
-	noLimit = "LIMIT 18446744073709551615" // the greatest
+	noLimit = "LIMIT 18446744073709551615" // the largest value
 
-	// inTransaction is whether there is a transaction. MySQL, which has no such variable, reads MariaDB's part as a
-	// comment.
+	// inTransaction is a condition that is true in a transaction. MariaDB has a variable for this. MySQL has none, and
+	// reads MariaDB's part as a comment.
 	inTransaction = "({checked} = 1 /*M! OR @@in_transaction = 1 */)"
 
-	// serverKind is a server: each kind reads the comments that are for it.
+	// serverKind is an expression for the kind of the server. MariaDB executes the content of the first comment and,
+	// from version 10.5, also that of the second one. MySQL ignores both.
 	serverKind = "/*M! 1 + */ /*M!100500 1 + */ 0"
 
-	// What take inserts, updates and returns.
+	// The following are parts of the statements with which take inserts, updates and returns a row.
 	insert      = "INSERT INTO {table} (series, period, mark, previous, last[, dated])"
 	values      = "SELECT {series}, {period}, {mark}, 0, {first}[, {dated}] FROM DUAL WHERE "
 	onDuplicate = " ON DUPLICATE KEY UPDATE mark = IF(last = 0, {mark}, mark), previous = last,[" +
@@ -20,14 +21,14 @@ const (
 	rowsInRange = " FROM {table} FORCE INDEX (PRIMARY) WHERE " + changing
 )
 
-// A server is a kind of server for the statements of MySQL, as serverKind returns it. A greater one can do what the
-// smaller ones can.
+// A server is a kind of server that understands the statements of MySQL, as returned by serverKind. A kind with a
+// larger value supports everything that the kinds with smaller values support.
 type server int32
 
 const (
-	mySQLServer server = iota // only a savepoint shows whether there is a transaction
-	mariaDB                   // knows whether there is a transaction
-	returning                 // MariaDB 10.5 or later, which returns what it inserts
+	mySQLServer server = iota // a savepoint is needed to find out whether there is a transaction
+	mariaDB                   // a variable shows whether there is a transaction
+	returning                 // MariaDB 10.5 or later, which supports INSERT … RETURNING
 )
 
 var mySQL = statements{
@@ -50,12 +51,14 @@ var mySQL = statements{
 	flaw: `SELECT CASE engine WHEN 'InnoDB' THEN '-' ELSE concat('its engine is ', coalesce(engine, 'none')) END
 			FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{name}'`,
 	quote: "`",
-	// This is the start of the statement, which follows the wait for the row's lock, unless the statement itself waits.
+	// This is the time at which the statement began. The statement begins after the wait for the row's lock, unless it
+	// waits for the lock itself.
 	now: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
-	// Assignments are made from left to right: last is the old one until it is set. LAST_INSERT_ID stays as it is,
-	// since the tables have no AUTO_INCREMENT. Without FOR UPDATE, REPEATABLE READ would show the row as it was when
-	// the transaction began to read. What only MariaDB 10.5 and later read of returning is a comment for the others: they
-	// see a query that finds nothing, so it does no harm there, not even with a driver that refuses to query an INSERT.
+	// MySQL evaluates assignments from left to right, so last has its old value until it is assigned. LAST_INSERT_ID
+	// does not change, because the tables have no AUTO_INCREMENT. Without FOR UPDATE, a transaction at REPEATABLE READ
+	// would see the row as it was when the transaction began to read. In returning, the INSERT is in comments that only
+	// MariaDB 10.5 and later execute. Other servers see a query that finds no row, so it has no effect there, and works
+	// even with a driver that rejects an INSERT as a query.
 	upsert: upsert{
 		returning: "/*M!100500 " + insert + " */ " + values + "1 = 0 /*M!100500 OR @@in_transaction = 1" + onDuplicate +
 			" RETURNING " + returned + "{now} */",
@@ -69,20 +72,21 @@ var mySQL = statements{
 			ON DUPLICATE KEY UPDATE calendar = calendar`,
 		read: "SELECT calendar, closed, " + serverKind + ", {now} " + gates + " AND " + inTransaction + " FOR UPDATE",
 	},
-	// With this order of joining, each row is found by its whole key. The limit keeps the order of the inner query.
+	// Joined in this order, each row is found by its whole key. The LIMIT makes the server keep the order of the inner
+	// query.
 	lockRows: "SELECT count(*) FROM (SELECT period AS label FROM {table} WHERE " + changing + " ORDER BY period " +
 		noLimit + ") AS r STRAIGHT_JOIN {table} AS t FORCE INDEX (PRIMARY) ON t.series = {series} AND t.period = r.label " +
 		"FOR UPDATE",
 	seen: "SELECT concat_ws(' ', count(*), sum(last), max(period)) FROM {table} WHERE " + changing,
-	// Both end at a row that changes, if there is one: a reading that went on to the end of the range would lock the
-	// row behind it, which may be in use.
+	// present and greatest stop at a row that is to be changed, if there is one. If they read to the end of the range,
+	// they would lock the row after it, which may be in use.
 	present: "SELECT concat_ws(' ', count(*), sum(last), max(period)) FROM (SELECT period, last" + rowsInRange +
 		" ORDER BY series, period LIMIT {limit} FOR UPDATE SKIP LOCKED) AS r",
 	greatest: "SELECT period" + rowsInRange + " ORDER BY series DESC, period DESC LIMIT 1 FOR UPDATE SKIP LOCKED",
-	// 64 labels fit into MySQL's default group_concat_max_len.
+	// MySQL's default group_concat_max_len has room for 64 labels.
 	list: "SELECT group_concat(period ORDER BY period) FROM (SELECT period FROM {table} WHERE " + changing +
 		" ORDER BY period LIMIT 64) AS r",
-	// With sql_safe_updates, an UPDATE is refused unless its WHERE clause finds the rows by a key.
+	// With sql_safe_updates, the server rejects an UPDATE whose WHERE clause does not find the rows by a key.
 	markRows: "UPDATE {table} FORCE INDEX (PRIMARY) SET closed = {end} WHERE series = {series} AND period IN ({labels})",
 	server:   "SELECT " + serverKind,
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// A generator takes numbers once each though its server is of another kind than the last one, and detects that a
-// transaction has ended.
+// Between two calls, the server is replaced by one of another kind. The generator must take every number exactly once,
+// and detect that a transaction has ended.
 func TestKindsOfServers(t *testing.T) {
-	day := serial.On(2999, time.October, 24) // not over, so a number costs no statement about closed periods
+	day := serial.On(2999, time.October, 24) // has not ended, so no statement has to check for closed periods
 	for name, change := range map[string]struct {
-		from, to string // what MariaDB reads as the beginning of a comment, before and after
-		costs    [2]int // statements of the first two numbers after the change
+		from, to string // texts that MariaDB reads as the beginning of a comment, before and after the change
+		costs    [2]int // numbers of statements for the first two numbers after the change
 	}{
 		"from MariaDB to 10.4":  {"", "/*M!100500", [2]int{4, 2}},
 		"from MariaDB to MySQL": {"", "/*M!", [2]int{6, 4}},
@@ -56,7 +56,7 @@ func TestKindsOfServers(t *testing.T) {
 	}
 }
 
-// strict is a Tx that fails where statements that return no rows are queried, as some drivers do.
+// strict is a Tx that fails if a statement that returns no rows is executed as a query. Some drivers do the same.
 type strict struct {
 	*sql.Tx
 	t *testing.T
@@ -82,7 +82,7 @@ func TestQueriesReturnRows(t *testing.T) {
 			require.NoError(t, g.Raise(t.Context(), tx, "IS", at, 8*i+8))
 			require.NoError(t, tx.Commit())
 			if d.dialect == gapless.MySQL {
-				g.AsOn("/*M!") // the same holds for a server that can do less than the last one
+				g.AsOn("/*M!") // repeat this with a server that supports less than the previous one
 			}
 		}
 		tx := beginAt(t, db, d.readCommitted())
@@ -91,7 +91,8 @@ func TestQueriesReturnRows(t *testing.T) {
 	})
 }
 
-// A call may wait while its host is suspended: if the day may have ended meanwhile, the clock is read again.
+// The host is suspended while a call waits. If the day may have ended in the meantime, the call must read the clock
+// again.
 func TestSuspended(t *testing.T) {
 	d := mariaDB(t)
 	db := d.open(t)

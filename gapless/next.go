@@ -10,51 +10,60 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// Next takes the next number of a type, in the current period of the database's clock, for the document that tx stores.
-// If others have taken numbers of that type and period and not yet ended their transactions, it waits for them. From
-// then on, others wait for tx to end.
+// Next takes the next number of a type in the current period of the database's clock, for the document that tx stores.
+// If transactions that have taken numbers of this type and period have not ended yet, Next waits for them. Afterwards,
+// other callers that want such a number wait until tx ends.
 //
-// Errors: [serial.ErrInvalidType]; [serial.ErrExhausted] if the period has no number left, or after the last day of
-// [serial.WithUntil] by the database's clock; [ErrPeriodClosed] if the period is closed, which the current one can only
-// be if the database's clock went back; [ErrOutOfOrder] if g has [WithChronology] and a number of the period has a
-// later date; [serial.ErrConflict] if the type's numbers count by another period or year start, or if those of this
-// period were taken by a scheme that prints sequences in another way; an error for a date that is not in 1970 to 9999
-// or that the template cannot print; an error for a tx that is nil, that [Tx] says is refused, or in which another call
-// is taking a number. After these, nothing was taken and tx can go on. If the database has ended the transaction, that
-// is an error, and nothing was taken: roll back and repeat. If 20 periods (with WithChronology, 20 days) end, one after
-// another, while it waits for others, that is an error too: roll back and repeat. Every other error wraps the driver's,
-// and also matches the error of ctx if that has ended. Then tx must be rolled back: a number may have been taken, and
-// would be a gap.
+// After the following errors, nothing was taken and tx can continue:
+//
+//   - [serial.ErrInvalidType]
+//   - [serial.ErrExhausted], if the period has no more numbers, or if the database's clock is past the last day of
+//     [serial.WithUntil]
+//   - [ErrPeriodClosed], if the period is closed; the current period can be closed only if the database's clock was set
+//     back
+//   - [ErrOutOfOrder], if g has [WithChronology] and a number of the period has a later date
+//   - [serial.ErrConflict], if the numbers of the type have a different period or year start, or if the numbers of this
+//     period were taken by a scheme that prints sequences differently
+//   - an error if the date is not in 1970 to 9999, or if the template cannot print it
+//   - an error if tx is nil, if [Tx] does not allow it, or if another call is taking a number in it
+//
+// Next also returns an error if the database has ended the transaction, or if 20 periods (with WithChronology, 20 days)
+// have ended one after another while it waited for other transactions. In both cases nothing was taken: roll back and
+// repeat the transaction. Every other error wraps the driver's error, and also matches the error of ctx if ctx has
+// ended. You must then roll tx back, because a number may have been taken, and it would become a gap.
 func (g *Generator) Next(ctx context.Context, tx Tx, typ string) (serial.Number, error) {
 	return single(g.next(ctx, tx, typ, nil, 1))
 }
 
-// NextN takes n consecutive numbers, 1 to 100,000, like [Generator.Next]: all of them or none. Errors are those of
-// Next, and [serial.ErrInvalidRequest] for any other n. After [serial.ErrExhausted], a smaller n may succeed.
+// NextN takes n consecutive numbers (1 to 100,000) as [Generator.Next] takes one. It takes either all of them or none.
+// It returns the errors of Next, and [serial.ErrInvalidRequest] if n is out of range. After [serial.ErrExhausted], a
+// call with a smaller n may succeed.
 func (g *Generator) NextN(ctx context.Context, tx Tx, typ string, n int) ([]serial.Number, error) {
 	return g.next(ctx, tx, typ, nil, n)
 }
 
-// NextOn takes the next number of the period that date names, whatever the database's clock says: for documents that
-// are dated back or ahead. For the date of a document, use [serial.On] or [serial.OnDateOf]; if the template prints the
-// time of day, use [serial.At]. The number prints the date by the scheme's time zone and day start.
+// NextOn takes the next number of the period that contains date, regardless of the database's clock. Use it for
+// documents with an earlier or later date. Pass the date of the document with [serial.On] or [serial.OnDateOf], or with
+// [serial.At] if the template prints the time of day. The number prints the date by the scheme's time zone and day
+// start.
 //
-// Errors are those of [Generator.Next], such as [ErrPeriodClosed] in a period that [Generator.ClosePeriods] has closed,
-// and one for a date that names no period or no number; see [serial.When]. After that one, nothing was taken and tx can
-// go on. The date, not the clock, must be no later than that of [serial.WithUntil].
+// NextOn returns the errors of [Generator.Next], for example [ErrPeriodClosed] if [Generator.ClosePeriods] has closed
+// the period. It also returns an error if date is in no period, or if no number can be printed for it (see
+// [serial.When]). Nothing was taken then, and tx can continue. The last day of [serial.WithUntil] limits the date, not
+// the clock.
 func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date serial.When) (serial.Number, error) {
 	return single(g.next(ctx, tx, typ, &date, 1))
 }
 
-// Raise makes sure that the next number of a type is at least seq+1, in the period that at names, if tx is committed.
-// It never lowers anything. Use it once, to continue a series from elsewhere: seq is the last number used there. Use it
-// also if a document already has the next number, because somebody typed it: seq is then that number's. Others who want
-// a number of that type and period wait until tx ends.
+// Raise ensures that the next number of a type in the period that contains at has a sequence of at least seq+1, if tx
+// is committed. It never lowers a counter. Use it once to continue a series of another system, where seq is the last
+// sequence used there. Also use it if a document already has the next number because a user typed it; seq is then the
+// sequence of that number. Other callers that want a number of this type and period wait until tx ends.
 //
-// Errors: an error for a seq that is not 0 to the last sequence of [serial.Scheme.Limits], and [serial.ErrExhausted]
-// for an at after the last day of [serial.WithUntil]: after these, nothing was raised and tx can go on. Otherwise those
-// of [Generator.Next], except [ErrOutOfOrder] and that a period without numbers left is none. In a closed period, every
-// seq is [ErrPeriodClosed].
+// Raise returns an error if seq is not 0 to the last sequence of [serial.Scheme.Limits], and [serial.ErrExhausted] if
+// at is after the last day of [serial.WithUntil]. After these errors, nothing was raised and tx can continue. It also
+// returns the errors of [Generator.Next], with two exceptions: it never returns [ErrOutOfOrder], and it does not fail
+// because the period has no more numbers. In a closed period, Raise returns [ErrPeriodClosed] for every seq.
 func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at serial.When, seq int64) error {
 	series, err := g.scheme.Series(typ)
 	if err != nil {
@@ -76,7 +85,7 @@ func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at serial.When
 	}
 	defer leave()
 	s.date = 0
-	// To take no numbers after seq means to raise to seq.
+	// If take takes no numbers, it raises the counter to seq.
 	c, err := g.take(ctx, tx, typ, series, s, seq, 0)
 	if err == nil && c.mark != g.mark {
 		if err = g.undo(ctx, tx, series, s); err == nil {
@@ -89,7 +98,7 @@ func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at serial.When
 	return nil
 }
 
-// checkUntil returns an error if the scheme issues no numbers any more on the business day of at.
+// checkUntil returns an error if the business day of at is after the last day on which the scheme issues numbers.
 func (g *Generator) checkUntil(typ string, at serial.When) error {
 	last, ok := g.scheme.Until()
 	if !ok {
@@ -102,7 +111,7 @@ func (g *Generator) checkUntil(typ string, at serial.When) error {
 	return nil
 }
 
-// single returns the only number of a batch of one.
+// single returns the only number in numbers, or err.
 func single(numbers []serial.Number, err error) (serial.Number, error) {
 	if err != nil {
 		return serial.Number{}, err
@@ -110,7 +119,8 @@ func single(numbers []serial.Number, err error) (serial.Number, error) {
 	return numbers[0], nil
 }
 
-// next takes n numbers in the period of date or, if that is nil, of the database's clock.
+// next takes n numbers in the period that contains date or, if date is nil, in the current period of the database's
+// clock.
 func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *serial.When, n int) ([]serial.Number, error) {
 	series, err := g.scheme.Series(typ)
 	if err != nil {
@@ -146,15 +156,15 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *serial.Wh
 		what, patience)
 }
 
-// takeIn takes n numbers in the period of s. If byClock, it takes none if that period is not the current one by the
-// database's clock. It returns the span that it found to be current: s unless byClock.
+// takeIn takes n numbers in the period of s and returns s as current. But if byClock is true and the database's clock
+// is in another period, takeIn takes none, and returns the span of that period as current.
 func (g *Generator) takeIn(ctx context.Context, tx Tx, typ, series, what string, s *span, byClock bool, n int) (
 	numbers []serial.Number, current *span, err error,
 ) {
 	first, last := g.scheme.Limits()
 	c, err := g.take(ctx, tx, typ, series, s, first-1, int64(n))
 	if byClock && errors.Is(err, ErrPeriodClosed) {
-		// The period has ended meanwhile, unless the clock was set back into it.
+		// The period has ended during the call, or the clock was set back to a period that is closed.
 		now, failure := g.query(ctx, tx, g.sql.ask, nil)
 		if failure != nil {
 			return nil, s, g.failed(ctx, what, failure)
@@ -172,8 +182,8 @@ func (g *Generator) takeIn(ctx context.Context, tx Tx, typ, series, what string,
 	}
 	current = s
 	if byClock && !g.holds(s, c.now) {
-		// Only now is it known when the number was taken. If that was in the period that was tried, the number is good,
-		// even if the printed date says more.
+		// The time at which the number was taken is known only now. If it is in the period of s, the number is valid
+		// even if the date to be printed has changed.
 		current, err = g.spanAt(typ, c.now)
 	}
 	if err == nil && current.like(s) {
@@ -199,7 +209,8 @@ func (g *Generator) takeIn(ctx context.Context, tx Tx, typ, series, what string,
 	return nil, current, err
 }
 
-// readAgain reads the clock again, now under the lock, if s or the last day may have ended while c waited for it.
+// readAgain reads the clock again, now that the lock is held, if the period of s or the last day may have ended while
+// the statement waited for the lock.
 func (g *Generator) readAgain(ctx context.Context, tx Tx, typ string, s *span, c *counter) (err error) {
 	latest := c.now.Add(c.waited)
 	if c.waited > 0 && !(g.holds(s, c.now) && g.holds(s, latest) && g.checkUntil(typ, serial.At(latest)) == nil) {
@@ -208,7 +219,7 @@ func (g *Generator) readAgain(ctx context.Context, tx Tx, typ string, s *span, c
 	return err
 }
 
-// batch returns n numbers of a type that end with sequence last, and are otherwise like number.
+// batch returns n copies of number with the given type and consecutive sequences, the last of which is last.
 func batch(number serial.Number, typ string, last int64, n int) []serial.Number {
 	number.Type = strings.Clone(typ)
 	numbers := make([]serial.Number, n)
@@ -219,7 +230,7 @@ func batch(number serial.Number, typ string, last int64, n int) []serial.Number 
 	return numbers
 }
 
-// conflict returns the error for a row or a gate with the mark of another scheme. It names the settings that differ.
+// conflict returns the error if a row has the mark of a different scheme. The error names the settings that differ.
 func (g *Generator) conflict(typ, label, mark string) error {
 	if calendar, _, _ := strings.Cut(mark, markJoint); calendar != g.calendar {
 		return fmt.Errorf("gapless: %w: %s is counted by %s, but this scheme counts by %s; a series keeps its period and "+

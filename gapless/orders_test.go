@@ -19,10 +19,10 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// A scenario consists of transactions that run at the same time. Each is written as its type and a colon (IS by
-// default), its steps, and its end:
+// A scenario consists of transactions that run at the same time. Each of them is written as its type and a colon (by
+// default IS), followed by its steps, the last of which ends it:
 //
-//	on1, late1   NextOn for 1 October 2021; for late1, the generator believes that this day is not over
+//	on1, late1   NextOn for 1 October 2021; for late1, the generator believes that this day has not ended
 //	next         Next
 //	raise1       Raise to 0, which changes nothing, but locks the row of 1 October
 //	close3       ClosePeriods up to 3 October
@@ -30,14 +30,14 @@ import (
 //	look         a query, with which a snapshot begins
 //	save, back   SAVEPOINT and ROLLBACK TO SAVEPOINT
 //	commit       COMMIT
-//	any          COMMIT, or else ROLLBACK or a lost connection after any step, or while a step waits for a lock
+//	any          COMMIT, or else ROLLBACK or a lost connection after any step or while a step waits for a lock
 type scenario struct {
-	before       string // a transaction that is committed first
+	before       string // transaction that is committed before the scenario begins
 	transactions []string
-	chronology   bool // all days of October are one period, whose numbers are in the order of their dates
-	levels       bool // the transactions that close nothing also run at higher levels of isolation
-	snapshot     bool // those that close run at REPEATABLE READ, on MariaDB only
-	independent  bool // no step ever waits
+	chronology   bool // whether October is one period, with WithChronology
+	levels       bool // whether transactions that close nothing also run at higher isolation levels
+	snapshot     bool // whether transactions that close periods run at REPEATABLE READ; only on MariaDB
+	independent  bool // whether no step may ever wait
 }
 
 var scenarios = map[string]scenario{
@@ -80,16 +80,17 @@ var scenarios = map[string]scenario{
 	"old reopening": {before: "on1", snapshot: true, transactions: []string{"look reopen1 commit", "close3 commit"}},
 }
 
-// In every order of the steps of concurrent transactions, whatever their ends:
+// Concurrent transactions run with their steps in every order, and with every kind of end. The following must hold:
 //
-//   - a number is one more than the last committed one, and no other transaction has one of the period meanwhile;
-//   - after a closing, no transaction takes a number of a closed period, and the closing transaction sees all documents;
-//   - a step waits only for a transaction that has what it needs, and no step passes a closing that waits;
-//   - no transaction fails, except where the documentation says so.
+//   - A new number is one more than the last committed number, and no other open transaction has a number of the same
+//     period.
+//   - After a closing, no transaction takes a number of a closed period. The closing transaction sees all documents.
+//   - A step waits only for a transaction that holds what the step needs, and no step overtakes a closing that waits.
+//   - No transaction fails, except in the documented cases.
 func TestOrders(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		if quick := d.with("deadlock_timeout=20ms&synchronous_commit=off"); d.dialect == gapless.PostgreSQL &&
-			quick.open(t).PingContext(t.Context()) == nil { // only a superuser may set the first
+			quick.open(t).PingContext(t.Context()) == nil { // only a superuser may set deadlock_timeout
 			d = quick
 		}
 		tables := 0
@@ -100,14 +101,14 @@ func TestOrders(t *testing.T) {
 				if levels = nil; d.dialect == gapless.MySQL {
 					levels = []sql.IsolationLevel{sql.LevelRepeatableRead}
 				}
-			case d.dialect == gapless.MySQL: // whose default it is
+			case d.dialect == gapless.MySQL: // its default is REPEATABLE READ
 				levels = append(levels, sql.LevelRepeatableRead)
 			case s.levels && d.dialect == gapless.PostgreSQL:
 				levels = append(levels, sql.LevelRepeatableRead, sql.LevelSerializable)
 			}
 			for _, level := range levels {
 				tables++
-				table := fmt.Sprint("t", tables) // its own, because neighbors in a table can matter in MariaDB
+				table := fmt.Sprint("t", tables) // separate, because in MariaDB the neighboring rows in a table can matter
 				t.Run(fmt.Sprintf("%s/%v", name, level), func(t *testing.T) {
 					t.Parallel()
 					d.tryOrders(t, s, table, level)
@@ -117,7 +118,8 @@ func TestOrders(t *testing.T) {
 	})
 }
 
-// tryOrders tries the orders of a scenario: all of them with SERIAL_TEST_LONG=1, else some at random.
+// tryOrders runs a scenario in several orders. With SERIAL_TEST_LONG=1, it runs all of them, and otherwise a random
+// sample.
 func (d *database) tryOrders(t *testing.T, s scenario, table string, level sql.IsolationLevel) {
 	db := d.open(t)
 	db.SetMaxIdleConns(8)
@@ -137,7 +139,7 @@ func (d *database) tryOrders(t *testing.T, s scenario, table string, level sql.I
 	require.NoError(t, generator("x").CreateTable(t.Context(), db))
 	execSQL(t, db, "CREATE TABLE documents_"+table+" (run integer, number varchar(100), PRIMARY KEY (run, number))")
 	all := os.Getenv("SERIAL_TEST_LONG") == "1"
-	var path, options []int // the choice at each point of the order, and how many there are
+	var path, options []int // the choice made at each point of the order, and the number of choices there
 	for tried := 0; all || tried < 12; tried++ {
 		o := &order{t: t, d: d, db: db, scenario: s, table: "documents_" + table, run: tried,
 			last: map[string]int64{}, dated: map[string]int{}, closed: map[string]int{}}
@@ -151,7 +153,7 @@ func (d *database) tryOrders(t *testing.T, s scenario, table string, level sql.I
 		defer o.end()
 		depth, r := 0, rand.New(rand.NewPCG(uint64(tried), 0))
 		o.try(func(choices, steps int) int {
-			if !all && steps > 0 && r.IntN(4) > 0 { // most transactions meet others before they end
+			if !all && steps > 0 && r.IntN(4) > 0 { // let most transactions overlap with another one before they end
 				choices = steps
 			}
 			if !all {
@@ -161,7 +163,7 @@ func (d *database) tryOrders(t *testing.T, s scenario, table string, level sql.I
 				path, options = append(path, 0), append(options, choices)
 			}
 			depth++
-			return path[depth-1] % choices // who gets a lock first may differ from the last time
+			return path[depth-1] % choices // choices may have changed, because another transaction may get a lock first
 		})
 		for len(path) > 0 && path[len(path)-1]+1 >= options[len(path)-1] {
 			path, options = path[:len(path)-1], options[:len(options)-1]
@@ -175,24 +177,24 @@ func (d *database) tryOrders(t *testing.T, s scenario, table string, level sql.I
 	}
 }
 
-// An order is one order of the steps of a scenario.
+// An order is one order in which the steps of a scenario run.
 type order struct {
 	t            *testing.T
 	d            *database
 	db           *sql.DB
 	scenario     scenario
-	table        string // of the documents
-	run          int    // identifies the order's documents
+	table        string // table of the documents
+	run          int    // ID of the order in the table of the documents
 	transactions []*transaction
 	trace        []string
-	commits      int              // transactions that have committed
-	undone       bool             // the first number of a row was rolled back
-	last         map[string]int64 // committed, by type and period
-	dated        map[string]int   // committed date of the last number, by type
-	closed       map[string]int   // committed: the periods before this day are closed, by type
+	commits      int              // number of committed transactions
+	undone       bool             // whether the first number of a row was rolled back
+	last         map[string]int64 // committed last sequences by type and period
+	dated        map[string]int   // committed dates of the last numbers by type
+	closed       map[string]int   // committed ends of the last closed periods, as days, by type
 }
 
-// A transaction takes its steps one after another.
+// A transaction of a scenario takes its steps one after another.
 type transaction struct {
 	typ   string
 	steps []string
@@ -202,26 +204,26 @@ type transaction struct {
 
 	conn    *sql.Conn // nil before the first step
 	tx      *sql.Tx
-	id      int64         // of its connection
-	begun   int           // transactions that had committed before it began
-	step    string        // the last one that was begun
-	running chan error    // receives the result of the step while that runs
-	behind  *transaction  // whose closing waited already when the step began
-	number  serial.Number // that the step has taken
-	seen    int64         // documents that the step has seen
+	id      int64         // ID of its connection
+	begun   int           // number of transactions that were committed before it began
+	step    string        // step that was begun last
+	running chan error    // receives the result of the step; nil unless the step is running
+	behind  *transaction  // transaction whose closing was already waiting when the step began
+	number  serial.Number // number that the step has taken
+	seen    int64         // number of documents that the step has seen
 	failed  bool
 	ended   bool
 	own     changes
-	saved   changes         // at the savepoint
-	touched map[string]bool // rows that it may have locked
-	gate    bool            // whether it may have locked the series' row
+	saved   changes         // changes before the savepoint
+	touched map[string]bool // rows that the transaction may have locked
+	gate    bool            // whether the transaction may have locked the series' row
 }
 
-// changes are what a transaction has changed and not committed.
+// changes are the uncommitted changes of a transaction.
 type changes struct {
-	taken  map[string]int64 // numbers by type and period
+	taken  map[string]int64 // how many numbers were taken, by type and period
 	dated  int              // date of the last number
-	closed int              // -1 if it has closed and reopened nothing
+	closed int              // end of the last closed period as a day, or -1 if it was not changed
 }
 
 func (c changes) clone() changes {
@@ -250,9 +252,9 @@ func moves(step string) bool {
 	return strings.HasPrefix(step, "close") || strings.HasPrefix(step, "reopen")
 }
 
-const today = 99 // stands for the current day, which has not ended
+const today = 99 // represents the current day, which has not ended
 
-// dayOf returns the day of a step, today for Next, and 0 if it takes no number.
+// dayOf returns the day whose number a step takes: today for Next, and 0 if the step takes no number.
 func dayOf(step string) int {
 	if step == "next" {
 		return today
@@ -263,13 +265,13 @@ func dayOf(step string) int {
 	return argument(step)
 }
 
-// argument returns the day that a step names, or 0.
+// argument returns the day in the name of a step, or 0 if there is none.
 func argument(step string) int {
 	day, _ := strconv.Atoi(strings.TrimLeft(step, "abcdefghijklmnopqrstuvwxyz"))
 	return day
 }
 
-// key returns the period of a type and day.
+// key returns the key of the period that contains a day, for a type.
 func (o *order) key(typ string, day int) string {
 	if o.scenario.chronology && day < today {
 		return typ + " October"
@@ -277,7 +279,8 @@ func (o *order) key(typ string, day int) string {
 	return fmt.Sprint(typ, " ", day)
 }
 
-// try runs the scenario, with what choose chooses of what can happen next: steps, and then the ends of transactions.
+// try runs the scenario. At each point, choose selects one of the possible actions: steps come first, then ends of
+// transactions.
 func (o *order) try(choose func(choices, steps int) int) {
 	o.t.Helper()
 	first := o.transactions[0]
@@ -307,7 +310,7 @@ func (o *order) try(choose func(choices, steps int) int) {
 		open := 0
 		for _, x := range o.transactions {
 			alone := o.d.dialect != gapless.SQLite || !slices.ContainsFunc(o.transactions, func(y *transaction) bool {
-				return y != x && y.conn != nil && !y.ended // its only writer
+				return y != x && y.conn != nil && !y.ended // SQLite allows only one writer
 			})
 			if x.ended || !alone {
 				continue
@@ -327,7 +330,7 @@ func (o *order) try(choose func(choices, steps int) int) {
 				if x.running == nil {
 					ends = append(ends, choice{x, "rollback"})
 				}
-				if o.d.dialect != gapless.SQLite { // which has no server that could end it
+				if o.d.dialect != gapless.SQLite { // SQLite has no server that could end the connection
 					ends = append(ends, choice{x, "lost"})
 				}
 			}
@@ -358,13 +361,13 @@ func (o *order) try(choose func(choices, steps int) int) {
 	}
 }
 
-// boundary returns the beginning of a day of October in the scheme's zone.
+// boundary returns the beginning of the period that contains a day of October, in the scheme's zone.
 func (o *order) boundary(day int) time.Time {
 	_, start, _ := o.transactions[0].g.Scheme().Period(serial.OnDateOf(october(day)))
 	return start
 }
 
-// require fails the test with the steps so far unless ok is true.
+// require fails the test if ok is false, and prints the steps so far.
 func (o *order) require(ok bool, format string, args ...any) {
 	if !ok {
 		o.t.Helper()
@@ -372,7 +375,7 @@ func (o *order) require(ok bool, format string, args ...any) {
 	}
 }
 
-// do takes the next step of x or ends it, and returns when every step that runs waits for a lock.
+// do takes the next step of x or ends x. It returns when every running step is waiting for a lock.
 func (o *order) do(x *transaction, what string) {
 	ctx := o.t.Context()
 	i := slices.Index(o.transactions, x)
@@ -388,7 +391,7 @@ func (o *order) do(x *transaction, what string) {
 				x.behind = y
 			}
 		}
-		if dayOf(x.step) == 0 && !moves(x.step) { // it waits for nothing, and back releases locks
+		if dayOf(x.step) == 0 && !moves(x.step) { // the step does not wait, and it may release locks
 			o.finish(x, o.take(ctx, x))
 			break
 		}
@@ -421,7 +424,7 @@ func (o *order) do(x *transaction, what string) {
 	o.settle()
 }
 
-// end rolls back what a test that failed has left.
+// end rolls back the transactions that a failed test has left open.
 func (o *order) end() {
 	for _, x := range o.transactions {
 		if x.tx != nil && !x.ended {
@@ -512,7 +515,7 @@ func (o *order) take(ctx context.Context, x *transaction) (err error) {
 	return err
 }
 
-// settle waits until each step that runs has ended, or waits for a lock and may do so.
+// settle waits until each running step has finished, or is waiting for a lock for which it may wait.
 func (o *order) settle() {
 	o.t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; {
@@ -526,7 +529,7 @@ func (o *order) settle() {
 			case err := <-x.running:
 				x.running = nil
 				o.finish(x, err)
-				quiet = false // the others may go on now
+				quiet = false // other steps may be able to continue now
 			default:
 				quiet = quiet && o.mayWait(x) && o.d.waits(o.t, o.db, x.id)
 			}
@@ -539,7 +542,7 @@ func (o *order) settle() {
 	}
 }
 
-// mayWait reports whether another transaction has what the step of x needs.
+// mayWait reports whether another transaction holds what the step of x needs.
 func (o *order) mayWait(x *transaction) bool {
 	day := dayOf(x.step)
 	key := o.key(x.typ, day)
@@ -565,7 +568,7 @@ func (o *order) lastOf(typ string) (n int64) {
 	return n
 }
 
-// finish checks the result of a step of x, and notes what it has changed.
+// finish checks the result of a step of x, and stores what the step has changed.
 func (o *order) finish(x *transaction, err error) {
 	o.t.Helper()
 	o.require(x.behind == nil || x.behind.running == nil || dayOf(x.step) == today || strings.HasPrefix(x.step, "late"),
@@ -607,7 +610,7 @@ func (o *order) finish(x *transaction, err error) {
 	last := o.last[key] + x.own.taken[key]
 	dated := max(o.dated[x.typ], x.own.dated)
 	if o.scenario.chronology {
-		closed = min(closed, 32) / 32 * today // the whole month or nothing
+		closed = min(closed, 32) / 32 * today // either the whole month is closed or nothing
 	}
 	switch {
 	case day < closed && day < today:
@@ -627,7 +630,7 @@ func (o *order) finish(x *transaction, err error) {
 	}
 }
 
-// finishClosing is finish for ClosePeriods and ReopenPeriods.
+// finishClosing does what finish does, for ClosePeriods and ReopenPeriods.
 func (o *order) finishClosing(x *transaction, err error, closed int, others func(func(*transaction) bool) bool) {
 	o.t.Helper()
 	end := argument(x.step)
@@ -637,7 +640,7 @@ func (o *order) finishClosing(x *transaction, err error, closed int, others func
 	}
 	if err != nil && x.level == sql.LevelRepeatableRead && strings.Contains(err.Error(), "READ COMMITTED") {
 		o.require(o.commits > x.begun, "a snapshot that lacks nothing: %v", err)
-		return // nothing was changed, and the transaction goes on
+		return // nothing was changed, and the transaction continues
 	}
 	o.require(err == nil, "%v", err)
 	x.gate = true
@@ -657,13 +660,13 @@ func (o *order) finishClosing(x *transaction, err error, closed int, others func
 	}
 }
 
-// mayFail reports whether the documentation says that a step may fail as with err.
+// mayFail reports whether the documentation allows a step to fail with err.
 func (o *order) mayFail(x *transaction, err error) bool {
 	switch {
 	case !repeatable(err):
 		return false
-	case o.d.dialect == gapless.PostgreSQL: // the snapshot is too old
+	case o.d.dialect == gapless.PostgreSQL: // the snapshot may be too old
 		return x.level > sql.LevelReadCommitted && (o.commits > x.begun || x.level == sql.LevelSerializable)
 	}
-	return o.undone // a deadlock of those who waited for the first number of a row
+	return o.undone // transactions that wait for the first number of a row can get a deadlock
 }

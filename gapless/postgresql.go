@@ -3,8 +3,8 @@ package gapless
 import "strings"
 
 const (
-	// lockKeyOf is the key of the advisory locks, which each database has for itself. The table's OID stands for its
-	// schema and name.
+	// lockKeyOf is the key of an advisory lock. Advisory locks are separate for each database. The OID of the table
+	// makes the key different for each schema and table name.
 	lockKeyOf = "({key}::bigint # '{table}'::regclass::oid::bigint)"
 
 	notSerializable = "current_setting('transaction_isolation') <> 'serializable'"
@@ -27,16 +27,20 @@ var postgreSQL = statements{
 	closed   bigint,
 	PRIMARY KEY (series)
 )`},
-	// IF NOT EXISTS looks into the first schema of search_path only, and would hide the table of a later one.
+	// CREATE TABLE IF NOT EXISTS checks only the first schema of search_path. It would create a table there that hides
+	// the table of a later schema.
 	exists: `SELECT to_regclass('{this}') IS NOT NULL`,
 	flaw: `SELECT CASE relpersistence WHEN 'p' THEN '-' ELSE 'it is unlogged or temporary' END
 			FROM pg_catalog.pg_class WHERE oid = '{this}'::regclass`,
 	quote: `"`,
-	// With bytea_output=escape, pgx cannot read bytes in its simple protocol. Marks, calendars and labels are ASCII.
+	// With bytea_output=escape, pgx cannot read bytea in its simple protocol. All marks, calendars and labels are
+	// ASCII.
 	text: [2]string{"encode(", ", 'escape')"},
-	// Not now(), which is the start of the transaction. In RETURNING, it is read after the wait for the row's lock.
+	// now() would return the start of the transaction. This function returns the current time, which is read after the
+	// wait for the row's lock in RETURNING.
 	now: "floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
-	// At SERIALIZABLE, an update that reads a small table from end to end conflicts with those of other types.
+	// At SERIALIZABLE, PostgreSQL may scan a small table from end to end for this UPDATE, and would then report a
+	// conflict with transactions of other types.
 	update: strings.Replace(update, "WHERE", "WHERE "+notSerializable+" AND", 1),
 	upsert: upsert{read: `INSERT INTO {table} AS c (series, period, mark, previous, last[, dated])
 			VALUES ({series}::bytea, {period}::bytea, {mark}::bytea, 0, {first}::bigint[, {dated}::integer])
@@ -51,7 +55,7 @@ var postgreSQL = statements{
 	lockGate: upsert{read: `INSERT INTO {gates} AS g (series, calendar) VALUES ({series}::bytea, {calendar}::bytea)
 			ON CONFLICT (series) DO UPDATE SET calendar = g.calendar RETURNING {text}g.calendar{/text}, g.closed, {now}`},
 	lock: "SELECT pg_advisory_xact_lock" + lockKeyOf,
-	// At SERIALIZABLE, a search for the gate conflicts with those who begin other series.
+	// At SERIALIZABLE, the search for the series' row would conflict with transactions that begin other series.
 	lockShared: "SELECT " + notSerializable + " FROM pg_advisory_xact_lock_shared" + lockKeyOf +
 		" WHERE {required}::bigint = 1 OR " + notSerializable,
 	setEnd: strings.ReplaceAll(setEnd, "{end}", "{end}::bigint"),

@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// exec runs a statement that returns nothing.
+// exec runs a statement that returns no rows.
 func (g *Generator) exec(ctx context.Context, tx Tx, statement string, a arguments) error {
 	text, values := g.dialect.bind(statement, a)
 	_, err := tx.ExecContext(ctx, text, values...)
 	return err
 }
 
-// scan runs a statement that returns a row.
+// scan runs a statement that returns one row, and scans that row into dest.
 func (g *Generator) scan(ctx context.Context, q Querier, statement string, a arguments, dest ...any) error {
 	text, values := g.dialect.bind(statement, a)
 	return q.QueryRowContext(ctx, text, values...).Scan(dest...)
 }
 
-// query is scan for a statement that returns the database's clock behind dest. It remembers the clock's reading.
+// query does what scan does, for a statement whose last column is the time of the database's clock. It returns that
+// time and stores it in g.
 func (g *Generator) query(ctx context.Context, tx Tx, statement string, a arguments, dest ...any) (time.Time, error) {
 	var now reading
 	err := g.scan(ctx, tx, statement, a, append(dest, &now)...)
@@ -28,15 +29,16 @@ func (g *Generator) query(ctx context.Context, tx Tx, statement string, a argume
 	return now.Time, err
 }
 
-// queryWaiting is query for a statement that reads the clock when it begins, and then waits for a lock. It got the lock
-// at most waited after that.
+// queryWaiting does what query does, for a statement that reads the clock when it begins and then waits for a lock. The
+// statement got the lock at most waited after the time that queryWaiting returns.
 func (g *Generator) queryWaiting(ctx context.Context, tx Tx, statement string, a arguments, dest ...any) (
 	_ time.Time, waited time.Duration, err error,
 ) {
 	var now reading
 	start := time.Now()
 	err = g.scan(ctx, tx, statement, a, append(dest, &now)...)
-	// The monotonic clock stops while this host is suspended. The extra second allows for clocks that drift or are set.
+	// The monotonic clock stops while this host is suspended, so the wall clock is used as well. The additional second
+	// allows for clocks that drift or are set.
 	waited = max(since(start), since(start.Round(0))) + time.Second
 	if err == nil {
 		g.remember(now.Time, waited)

@@ -12,7 +12,7 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// Types that share a counter have one row, and are audited, raised and closed together.
+// Types that share a counter have one row, so they are audited, raised and closed together.
 func TestSharedCounter(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t, serial.WithSharedCounter(), serial.WithPeriod(serial.PerYear),
@@ -41,7 +41,7 @@ func TestSharedCounter(t *testing.T) {
 		require.NoError(t, g.ClosePeriods(t.Context(), tx, "CN", serial.On(2022, time.January, 1)))
 		require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "FA", on)), gapless.ErrPeriodClosed)
 
-		// Only with this option may the template have no type.
+		// Without this option, a template must contain the type.
 		untyped := d.generator(t, db, serial.WithSharedCounter(), serial.WithPeriod(serial.PerYear),
 			serial.WithTemplate("{seq:1+}/{date:yyyy}"), serial.WithKeyPrefix("untyped"))
 		n, err := untyped.NextOn(t.Context(), tx, "", on)

@@ -8,31 +8,32 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A span is a time within one period in which the same date is printed.
+// A span is the part of a period in which the same date is printed.
 type span struct {
-	number   serial.Number // of that date; its type and sequence mean nothing
-	label    string        // of the period
-	from, to int64         // Unix seconds
+	number   serial.Number // number with that date; its type and sequence have no meaning
+	label    string        // label of the period
+	from, to int64         // beginning and end of the span, in Unix seconds
 	end      int64         // end of the period, in Unix seconds
-	whole    bool          // it is the whole period
-	date     int64         // with WithChronology, the business date that the number is to have; else 0
+	whole    bool          // whether the span is the whole period
+	date     int64         // business date for the number with WithChronology, otherwise 0
 }
 
-// holds reports whether t is in s, and has its business date.
+// holds reports whether t is in s and has the business date of s.
 func (g *Generator) holds(s *span, t time.Time) bool {
 	return s.from <= t.Unix() && t.Unix() < s.to && s.date == g.dateOf(serial.At(t))
 }
 
-// like reports whether a number of o may be taken as one of s: the row and the date are the same.
+// like reports whether a number that was taken for s is also valid for o, because the row and the business date are the
+// same.
 func (s *span) like(o *span) bool { return s.label == o.label && s.date == o.date }
 
-// Whatever the zone, these instants have dates in 1970 to 9999.
+// Instants from dated to datedEnd have a date in 1970 to 9999 in every time zone.
 const (
 	dated    = 4 * 24 * 3600
 	datedEnd = 253_402_300_800 - 4*24*3600
 )
 
-// begin is newSpan for date or, if that is nil, spanAt for the time now by the database's clock.
+// begin returns the span that contains date or, if date is nil, the current time of the database's clock.
 func (g *Generator) begin(ctx context.Context, tx Tx, typ string, date *serial.When, what string) (*span, error) {
 	if date != nil {
 		return g.newSpan(typ, *date)
@@ -40,7 +41,7 @@ func (g *Generator) begin(ctx context.Context, tx Tx, typ string, date *serial.W
 	if c := g.clock.Load(); c != nil {
 		if s, err := g.spanAt(typ, c.now()); err == nil {
 			return s, nil
-		} // the clock was wrong when last read
+		} // the clock was wrong when it was read, so read it again
 	}
 	now, err := g.query(ctx, tx, g.sql.ask, nil)
 	if err != nil {
@@ -49,8 +50,8 @@ func (g *Generator) begin(ctx context.Context, tx Tx, typ string, date *serial.W
 	return g.spanAt(typ, now)
 }
 
-// spanAt returns a span that contains at and in which a number of typ can be printed, or an error if there is none. The
-// span is cut off at dated and datedEnd, unless at lies beyond.
+// spanAt returns a span that contains at, or an error if no number of typ can be printed for at. The span begins no
+// earlier than dated and ends no later than datedEnd, unless at is outside these limits.
 func (g *Generator) spanAt(typ string, at time.Time) (*span, error) {
 	if s := g.span.Load(); s != nil && g.holds(s, at) {
 		return s, nil
@@ -62,7 +63,7 @@ func (g *Generator) spanAt(typ string, at time.Time) (*span, error) {
 	return s, err
 }
 
-// newSpan is spanAt for a date or an instant, without a cache.
+// newSpan does what spanAt does, for a date or an instant, and without the cache.
 func (g *Generator) newSpan(typ string, at serial.When) (*span, error) {
 	number, err := g.scheme.Number(typ, at, 1)
 	if err != nil {
@@ -77,18 +78,19 @@ func (g *Generator) newSpan(typ string, at serial.When) (*span, error) {
 		end: end.Unix(), whole: from.Equal(start) && to.Equal(end), date: g.dateOf(at)}, nil
 }
 
-// periodOf returns the period of at, for callers who print no number: unlike newSpan, it fails only if at names no
-// period, or one of which no date can be printed.
+// periodOf returns the span of the period that contains at. It is for callers that print no number, so it fails in
+// fewer cases than newSpan: only if at is in no period, or if no date of its period can be printed.
 func (g *Generator) periodOf(typ string, at serial.When) (*span, error) {
 	nothing := func(func(string, error) bool) {}
-	if _, err := g.scheme.Audit(typ, at, 0, nothing); err != nil { // an audit needs no number either
+	if _, err := g.scheme.Audit(typ, at, 0, nothing); err != nil { // Audit makes the same checks
 		return nil, fmt.Errorf("gapless: %w", err)
 	}
 	return g.period(typ, at), nil
 }
 
-// period returns the period of at. If all its numbers print the same date, it has that date, as any instant of the
-// period shows. It takes one with a date in 1970 to 9999, which the first one may not have.
+// period returns the span of the whole period that contains at. If all numbers of the period print the same date, the
+// span has this date. It is the date of the first instant of the period that is not before dated, because earlier
+// instants may have no date in 1970 to 9999.
 func (g *Generator) period(typ string, at serial.When) *span {
 	label, start, end := g.scheme.Period(at)
 	s := &span{number: serial.Number{Start: start}, label: label, from: start.Unix(), to: end.Unix(), end: end.Unix()}
@@ -99,13 +101,13 @@ func (g *Generator) period(typ string, at serial.When) *span {
 	return s
 }
 
-// labelBefore returns the label of the period that ends at a Unix time, "" if that is the end of none.
+// labelBefore returns the label of the period that ends at a Unix time, or "" if no period ends there.
 func (g *Generator) labelBefore(end int64) string {
 	label, _, _ := g.scheme.Period(serial.At(time.Unix(end-1, 0)))
 	return label
 }
 
-// local returns the end of a period in the scheme's time zone.
+// local returns the end of a period, given in Unix seconds, in the scheme's time zone.
 func (g *Generator) local(end int64) time.Time {
 	_, _, zoned := g.scheme.Period(serial.At(time.Unix(end-1, 0)))
 	return time.Unix(end, 0).In(zoned.Location())

@@ -18,7 +18,7 @@ var sqlite = statements{
 	PRIMARY KEY (series)
 ) WITHOUT ROWID`},
 	quote:  `"`,
-	now:    "julianday('now')", // a short one: drivers parse a statement each time they run it
+	now:    "julianday('now')", // short, because drivers parse a statement each time they run it
 	update: update,
 	upsert: upsert{read: `INSERT INTO {table} AS c (series, period, mark, previous, last[, dated])
 			VALUES ({series}, {period}, {mark}, 0, {first}[, {dated}])

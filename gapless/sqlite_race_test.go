@@ -12,10 +12,10 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// The driver is SQLite's C.
+// This driver uses the C code of SQLite.
 func init() {
 	sqliteDriver = new(sqlite3.SQLiteDriver)
 	sqliteBusy = "_busy_timeout=60000"
 	dialectors[gapless.SQLite] = func(db *sql.DB) gorm.Dialector { return sqlite.Dialector{Conn: db} }
-	sql.Register("sqlite", sqliteDriver) // the name that the examples use
+	sql.Register("sqlite", sqliteDriver) // name of the driver in the examples
 }

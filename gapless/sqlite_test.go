@@ -8,8 +8,8 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// The driver is SQLite's C, translated to Go. With the race detector, it takes a quarter of an hour to compile: see
-// sqlite_race_test.go.
+// This driver is SQLite's C code translated to Go. With the race detector, it takes a quarter of an hour to compile, so
+// sqlite_race_test.go uses another driver.
 func init() {
 	sqliteDriver = new(sqlite.Driver)
 	sqliteBusy = "_pragma=busy_timeout(60000)"

@@ -7,105 +7,116 @@ import (
 	"strings"
 )
 
-// statements are the statements of one dialect. In them, {table} stands for the quoted table of periods, {gates} for
-// the table of series, {this} and {name} for either one and its name, {now} for a reading of the clock, and {text} and
-// {/text} enclose bytes that are read as text. Other names in braces are arguments:
+// statements contains the statements of one dialect. In their texts, {table} stands for the quoted name of the table of
+// periods, and {gates} for that of the table of series. {this} stands for the quoted name of either table, and {name}
+// for its name without quotation marks. {now} stands for the time of the clock. {text} and {/text} enclose bytes that
+// are read as text. Other names in braces are arguments:
 //
-//	series, period   what identifies a row
+//	series, period   key of a row
 //	mark             calendar and print mark of the scheme
 //	calendar         calendar of the scheme
-//	n, first, least  what is added to last; what last becomes if nothing was taken from the row; what it becomes at least
-//	checked          1 if it is known that there is a transaction, else 0
-//	key, required    hash of the series, and whether its lock is required at SERIALIZABLE, too, 1 or 0
-//	lower, upper     labels: the rows in question have greater ones than lower, up to upper
-//	end              end of the last closed period in Unix seconds, NULL for none
+//	n, first, least  increment of last; new value of last if the row has no numbers yet; minimum of last otherwise
+//	checked          1 if a savepoint has shown that there is a transaction, otherwise 0
+//	key, required    hash of the series; 1 if its lock is also required at SERIALIZABLE, otherwise 0
+//	lower, upper     bounds of the labels: greater than lower, and at most upper
+//	end              end of the last closed period in Unix seconds, or NULL if none is closed
 //	labels           labels of rows
-//	limit            how many rows
-//	before           a label
+//	limit            maximum number of rows
+//	before           upper bound of the labels, exclusive
 //	dated            business date
 //
-// What is in brackets is only for generators with WithChronology.
+// Parts in brackets are only for generators with WithChronology.
 type statements struct {
-	create [2]string // create the two tables
-	probe  [2]string // return no row, and fail if the table lacks a column
-	exists string    // returns whether the table exists in any schema; empty if create looks in the same places
-	flaw   string    // returns why the table is unfit, or "-" if it is fit; empty if nothing can be wrong
-	tables [2]table  // forTable makes them from the above
+	create [2]string // statements that create the two tables
+	probe  [2]string // queries that return no row, and fail if the table lacks a column
+	exists string    // query whether the table exists in any schema; empty if create checks this itself
+	flaw   string    // query for the reason why the table is unfit, or "-"; empty if a table is always fit
+	tables [2]table  // the above for each table, set by forTable
 
-	columns [2]column // that WithChronology needs, empty without it
+	columns [2]column // additional columns for WithChronology; empty without it
 	quote   string    // quotation mark around an identifier
-	text    [2]string // what stands before and after bytes that are read as text; empty if drivers do that themselves
+	text    [2]string // SQL before and after bytes that are read as text; empty if drivers convert them
 	now     string
 
-	// update adds to a row of this mark that is not closed, which is the usual case, for less than an upsert costs. It
-	// returns last and now, or nothing where an upsert is needed. It is empty in MySQL, where everyone who updates a
-	// missing row locks the gap, and then nobody can fill it.
+	// update adds n to a row that has the mark and is not closed. This is the usual case, and update costs less than
+	// upsert. It returns last and now, or no row if upsert is needed. It is empty for MySQL. There, every transaction
+	// that updates a missing row locks the gap, and then no transaction can insert the row.
 	update string
 
-	// upsert adds to a row or inserts it, and returns last, previous, mark, closed and now. A row from which nothing
-	// was taken has no mark yet. With dates, update and upsert return dated_before in front of now.
+	// upsert adds n to a row or inserts it, and returns last, previous, mark, closed and now. It sets the mark if no
+	// number was taken from the row yet. With WithChronology, update and upsert also return dated_before, in front of
+	// now.
 	upsert upsert
 
-	// gate returns calendar and closed of the series' gate. It locks nothing.
+	// gate returns calendar and closed from the series' row. It locks nothing.
 	gate string
 
-	// find is gate for those who take numbers. In PostgreSQL, it locks the gate in share mode. In MySQL, share does,
-	// which is empty elsewhere: there a locking read of what is missing locks the gap.
+	// find does what gate does, for callers that take numbers. On PostgreSQL, it also locks the row in share mode. On
+	// MySQL, share locks the row, after find has shown that it exists, because a locking read of a missing row would
+	// lock the gap. share is empty for the other dialects.
 	find, share string
 
-	// newGate inserts the gate. If others do the same, it waits for them, and leaves theirs alone: who then locks it in
-	// share mode is in nobody's way. It is empty except in PostgreSQL.
+	// newGate inserts the series' row. If another transaction is inserting it, newGate waits for that transaction and
+	// does not change its row, so a caller can then lock the row in share mode without blocking other callers. It is
+	// empty except for PostgreSQL.
 	newGate string
 
-	// lockGate inserts the gate unless it exists, locks it exclusively, and returns calendar, closed and now.
+	// lockGate inserts the series' row if it does not exist, locks it exclusively, and returns calendar, closed and
+	// now.
 	lockGate upsert
 
-	// other returns the mark of another period from which numbers were taken.
+	// other returns the mark of a period other than the given one in which numbers were taken.
 	other string
 
-	// lock acquires the advisory lock of the series until the transaction ends. lockShared acquires it in shared mode
-	// and returns whether find may be used, or returns nothing and acquires nothing. Both are empty except in
-	// PostgreSQL, where those who lock a row in share mode pass whoever waits to lock it exclusively.
+	// lock acquires the advisory lock of the series until the transaction ends. lockShared acquires it in shared mode,
+	// and returns whether find may be used. If the lock is not to be acquired, lockShared returns no row. Both are
+	// empty except for PostgreSQL, where a transaction that locks a row in share mode can overtake a transaction that
+	// waits to lock it exclusively.
 	lock, lockShared string
 
-	setEnd string // sets closed in the gate
+	setEnd string // sets closed in the series' row
 
-	// mark sets closed in the rows that change. It is empty in MySQL, which does the same with the following.
+	// mark sets closed in the rows to be closed or reopened. It is empty for MySQL, where the following statements do
+	// this.
 	mark string
 
-	// lockRows waits for the rows that change, locks them by their keys, and returns how many they are. seen returns
-	// their number, the sum of their sequences and the last label, as the transaction's snapshot has them. present
-	// returns the same for the first of them as they are now, up to limit, without those that others have locked, and
-	// greatest the last label of all. list returns their first labels, and markRows sets closed in the rows with these.
+	// lockRows waits for the rows to be closed or reopened, locks them by their keys, and returns how many they are.
+	// seen returns their number, the sum of their sequences and their last label in the transaction's snapshot. present
+	// returns the same from the current state of the table, for at most limit rows, and skips rows that other
+	// transactions have locked. greatest returns the last label of all these rows. list returns their first labels, and
+	// markRows sets closed in the rows with these labels.
 	lockRows, seen, present, greatest, list, markRows string
 
-	history string // returns period, mark and last of periods before one from which numbers were taken, newest first
+	// history returns period, mark and last of the periods before a label in which numbers were taken, newest first.
+	history string
 
-	// last returns the gate's calendar, what other returns, and the period's mark and last, or NULL for what is
-	// missing.
+	// last returns the calendar from the series' row, the result of other, and mark and last from the period's row. A
+	// value is NULL if its row does not exist.
 	last string
 
-	undo   string // reverts what was added to a row
-	server string // returns a server's kind; empty except in MySQL
+	undo   string // reverts update or upsert in a row
+	server string // returns the kind of the server; empty except for MySQL
 	ask    string // returns now
-	level  string // returns the level of isolation in PostgreSQL, and now
+	level  string // returns the isolation level (only on PostgreSQL) and now
 }
 
-// A column has a statement that fails if the table of periods lacks it and else returns no row, and one that adds it.
+// A column has the statements for a column of the table of periods: probe returns no row, and fails if the column is
+// missing, and add adds the column.
 type column struct{ probe, add string }
 
-// A table has the statements of that name for one of the two tables.
+// A table has the statements of the same names for one of the two tables.
 type table struct{ create, probe, exists, flaw string }
 
-// An upsert is a statement that writes a row and returns it. In MySQL, these are two: read follows write, and returns
-// the kind of the server in front of now. Outside a transaction, they do nothing there unless checked is 1, and nothing
-// at all if the server does not know. With returning, one statement is enough on servers that can do that. It reads the
-// clock before it waits for the row's lock. Outside a transaction, and on other servers, it does nothing and returns no
-// row.
+// An upsert writes a row and returns it. On most dialects, read does both. On MySQL, write writes the row and read
+// returns it, with the kind of the server in front of now. If checked is 0, they have an effect only in a transaction
+// on MariaDB, because MySQL cannot show whether there is a transaction.
+//
+// On MariaDB 10.5 and later, returning does both in one statement. It reads the clock before it waits for the row's
+// lock. Outside a transaction, and on other servers, it has no effect and returns no row.
 type upsert struct{ returning, write, read string }
 
 const (
-	// After waiting for the row's lock, a transaction sees the row as it is then.
+	// After the wait for the row's lock, the statement uses the current row.
 	update = "UPDATE {table} SET previous = last, last = last + {n}[, dated_before = dated, dated = {dated}] " +
 		"WHERE series = {series} AND period = {period} AND mark = {mark} AND closed IS NULL " +
 		"AND last > 0 AND last >= {least} RETURNING last[, dated_before], {now}"
@@ -116,7 +127,8 @@ const (
 	last = "SELECT (SELECT {text}calendar{/text} " + gates + "), (" + other + "), " +
 		"(SELECT {text}mark{/text} FROM {table} WHERE series = {series} AND period = {period}), " +
 		"(SELECT last FROM {table} WHERE series = {series} AND period = {period})"
-	// Labels of one calendar sort as their periods do. Whoever takes the first number of a row asks the gate.
+	// Labels of one calendar sort in the order of their periods. The condition omits rows without numbers, because the
+	// caller that takes the first number of a row checks the series' row.
 	changing = "series = {series} AND period > {lower} AND period <= {upper} " +
 		"AND (closed IS NULL) = ({end} IS NOT NULL) AND (last > 0 OR closed IS NOT NULL)"
 	mark    = "UPDATE {table} SET closed = {end} WHERE " + changing
@@ -125,20 +137,20 @@ const (
 		"WHERE series = {series} AND period < {before} AND last > 0 ORDER BY period DESC LIMIT {limit}"
 )
 
-// The columns hold dates such as 20261124: integers compare as the dates do, and no driver converts them to a time.Time
-// or shifts them, as drivers do with dates.
+// The columns contain dates as integers such as 20261124. They compare as the dates do, and no driver converts them to
+// a time.Time or shifts them to another zone, as drivers do with the type DATE.
 var dateColumns = [2]column{
 	{"SELECT dated FROM {table} WHERE 1 = 0", "ALTER TABLE {table} ADD COLUMN dated integer"},
 	{"SELECT dated_before FROM {table} WHERE 1 = 0", "ALTER TABLE {table} ADD COLUMN dated_before integer"},
 }
 
-// optional is a part of a statement that is only for WithChronology.
+// optional matches a part of a statement that is used only with WithChronology.
 var optional = regexp.MustCompile(`(?s)\[(.*?)\]`)
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,55}$`)
 
-// forTable returns the statements of d for a table of periods with this name, and a table of series. They keep dates
-// only if chronology is set.
+// forTable returns the statements of d for a table of periods with the given name and for its table of series. They
+// store dates only if chronology is true.
 func (d Dialect) forTable(name string, chronology bool) (s statements, err error) {
 	s, ok := dialects[d]
 	if !ok {
@@ -155,7 +167,7 @@ func (d Dialect) forTable(name string, chronology bool) (s statements, err error
 	s.find = cmp.Or(s.find, s.gate)
 	s.undo, s.other, s.history, s.last, s.ask = undo, other, history, last, "SELECT {now}"
 	s.setEnd = cmp.Or(s.setEnd, setEnd)
-	s.level = cmp.Or(s.level, "SELECT '-', {now}") // not '', which MariaDB may read as NULL
+	s.level = cmp.Or(s.level, "SELECT '-', {now}") // not '', which MariaDB may treat as NULL
 	part := ""
 	if chronology {
 		part, s.columns = "$1", dateColumns

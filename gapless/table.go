@@ -10,44 +10,57 @@ import (
 )
 
 // Schema returns the statements with which [Generator.CreateTable] creates the two tables, for programs that manage
-// their schema themselves. A table may have more columns if they have defaults. The types must stay: names are bytes,
-// because a comparison of text may take "IS" for "is" or for "IS ". The tables must be neither unlogged nor temporary,
-// and on MySQL they must use InnoDB.
+// their schema themselves. A table may have additional columns if these have defaults. Do not change the types: names
+// are stored as bytes, because a text comparison may treat "IS" as equal to "is" or to "IS ". The tables must not be
+// unlogged or temporary, and on MySQL they must use InnoDB.
 //
-// The first table has a row for each type and period: series is the key prefix, a colon and the type; period is the
-// period's label, such as 20211024; mark is the scheme's [serial.Scheme.Calendar], a colon and its
-// [serial.Scheme.PrintMark]; last is the last sequence taken, 0 if none was, and previous is the value of last before
-// its last change; closed is NULL unless the period is closed. To read it in PostgreSQL:
+// The first table has a row for each type and period, with these columns:
+//
+//   - series is the key prefix, a colon and the type.
+//   - period is the label of the period, such as 20211024.
+//   - mark is the scheme's [serial.Scheme.Calendar], a colon and its [serial.Scheme.PrintMark].
+//   - last is the last sequence taken, or 0 if none was taken.
+//   - previous is the value of last before its last change.
+//   - closed is NULL unless the period is closed.
+//
+// To read the table in PostgreSQL:
 //
 //	SELECT convert_from(series, 'UTF8'), convert_from(period, 'UTF8'), last FROM serial_gapless
 //
-// Elsewhere no conversion is needed. The second table, whose name ends with _series, has a row for each series: its
-// calendar, and in closed the end of the last closed period in Unix seconds, NULL if none is closed. With
-// [WithChronology], the first table has two more columns, which are described there.
+// Other databases need no conversion. The second table, whose name ends with _series, has a row for each series.
+// calendar is its calendar, and closed is the end of the last closed period in Unix seconds, or NULL if none is closed.
+// With [WithChronology], the first table has two more columns, which are described there.
 //
-// Never delete rows of periods in which numbers may still be taken, also by [Generator.NextOn], nor rows of the second
-// table: without any row, a series starts over, with any calendar.
+// Never delete the row of a period in which numbers may still be taken, for example by [Generator.NextOn], and never
+// delete a row of the second table. If a series has no rows at all, it starts again at its first number, with any
+// calendar.
 //
-// In the tables of documents, compare the column of the numbers byte by byte, too. PostgreSQL and SQLite do so by
-// default. MySQL and MariaDB need a binary collation, such as
+// In the tables of documents, the column with the numbers must be compared byte by byte, too. PostgreSQL and SQLite do
+// this by default. MySQL and MariaDB need a binary collation, such as
 //
 //	number varchar(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL UNIQUE
 //
-// Their default collations do not distinguish the types IS and is, É and E, or ß and s, so the UNIQUE column refuses
-// the numbers of the second type. As each refused number is free again, that type gets the same number for ever.
+// Their default collations do not distinguish the types IS and is, É and E, or ß and s. Then the UNIQUE column rejects
+// the numbers of the second type. A rejected number becomes free again, so the second type gets the same number every
+// time.
 func (g *Generator) Schema() []string {
 	return []string{g.sql.tables[0].create, g.sql.tables[1].create}
 }
 
-// CreateTable creates the two tables unless they exist, in PostgreSQL anywhere in search_path. With
-// [WithChronology], it adds the columns dated and dated_before to a table without them. Any number of processes may
-// do so at once. The database's user needs the right to create the tables, in MySQL even if they exist, and to alter
-// the one that lacks a column, in PostgreSQL as its owner. In PostgreSQL and MySQL, adding a column waits for the
-// transactions that have used the table, and until then others who want to use it wait, too. It is an error if a
-// table would not keep numbers together with documents, because it is unlogged in PostgreSQL or does not use InnoDB
-// in MySQL. Every other error wraps the driver's, as for a table of that name without the columns of
-// [Generator.Schema]; after it, or if ctx has ended, the tables may exist or not, and CreateTable may be repeated.
-// If others are in the way, it ends within 30 s plus the time of a few statements.
+// CreateTable creates the two tables if they do not exist. On PostgreSQL, it uses tables that exist anywhere in
+// search_path. With [WithChronology], it adds the columns dated and dated_before if the first table lacks them. Any
+// number of processes may call CreateTable at the same time.
+//
+// The database's user needs the right to create the tables, on MySQL even if they exist. To add columns, it needs the
+// right to alter the table, and on PostgreSQL it must own the table. On PostgreSQL and MySQL, adding a column waits for
+// the transactions that have used the table, and until it is done, other transactions that want to use the table wait,
+// too.
+//
+// CreateTable returns an error if a table would not store numbers as safely as documents, because it is unlogged
+// (PostgreSQL) or does not use InnoDB (MySQL). Every other error wraps the driver's error, for example if a table of
+// that name lacks the columns of [Generator.Schema]. After such an error, or if ctx has ended, the tables may or may
+// not exist, and CreateTable can be repeated. If other transactions are in the way, it repeats its statements for up to
+// 30 s.
 func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 	const what = "create the table"
 	if db == nil {
@@ -86,7 +99,7 @@ func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// create creates the tables and columns that do not exist. From end on, it adds no column.
+// create creates the tables and columns that do not exist. It stops adding columns at end.
 func (g *Generator) create(ctx context.Context, db *sql.DB, end time.Time) error {
 	for _, t := range g.sql.tables {
 		if t.exists != "" {
@@ -118,9 +131,9 @@ func (g *Generator) create(ctx context.Context, db *sql.DB, end time.Time) error
 	return nil
 }
 
-// read runs a statement that returns at most one row. In MySQL, it does so in a transaction of its own: with autocommit
-// off, it would otherwise leave a transaction open on a connection of the pool, which keeps the table from being
-// altered and the next BeginTx from setting its level of isolation.
+// read runs a statement that returns at most one row. On MySQL, it uses a separate transaction. Otherwise, with
+// autocommit off, the statement would leave a transaction open on a connection of the pool, so that the table could not
+// be altered and the next BeginTx could not set its isolation level.
 func (g *Generator) read(ctx context.Context, db *sql.DB, statement string, dest ...any) error {
 	if g.dialect != MySQL {
 		return g.scan(ctx, db, statement, nil, dest...)

@@ -11,29 +11,30 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A counter is the row of a type and period as a statement left it. Its lock is held until the transaction ends.
+// A counter is the row of a type and period after a statement has changed it. The row stays locked until the
+// transaction ends.
 type counter struct {
-	last     int64         // sequence taken, 0 for none
-	previous int64         // last before the statement
+	last     int64         // last sequence taken, or 0 if none was taken
+	previous int64         // value of last before the statement
 	mark     string        // calendar and print mark of the scheme that took the numbers
-	dated    sql.NullInt64 // date of the number before, NULL if it has none; not read for a span without a date
-	closed   sql.NullInt64 // if the period is closed, the end of the last closed period then, in Unix seconds
-	now      time.Time     // by the database's clock
-	waited   time.Duration // at most this long after now, the lock was got
+	dated    sql.NullInt64 // date of the previous number, if it has one; not read for a span without a date
+	closed   sql.NullInt64 // end of the last closed period when this one was closed, in Unix seconds; NULL if it is open
+	now      time.Time     // time of the database's clock
+	waited   time.Duration // maximum time between now and the acquisition of the lock
 }
 
-const markJoint = ":" // between calendar and print mark
+const markJoint = ":" // separator between calendar and print mark
 
-// row returns the arguments for the row of a period and for the gate of its series.
+// row returns the arguments that identify the row of a period and the row of its series.
 func (g *Generator) row(series, label string) arguments {
 	return arguments{"series": []byte(series), "period": []byte(label), "mark": []byte(g.mark),
 		"calendar": []byte(g.calendar)}
 }
 
-// take waits for the lock of a period's row and adds n to what was taken or, if nothing was, to above. If n is 0, it
-// raises what was taken to above. The caller decides whether that is valid, by the earlier counter and by its clock:
-// under the lock, undo can follow. If the series has another calendar or the period is closed, nothing is taken, and
-// the error is serial.ErrConflict or ErrPeriodClosed.
+// take waits for the lock of a period's row and adds n to its last sequence, or sets it to above+n if none was taken.
+// If n is 0, take raises the last sequence to above. The caller then checks the result against the previous sequence
+// and the time of the clock. It can still call undo, because the lock is held. If the series has a different calendar
+// or the period is closed, take takes nothing, and the error is serial.ErrConflict or ErrPeriodClosed.
 func (g *Generator) take(ctx context.Context, tx Tx, typ, series string, s *span, above, n int64) (counter, error) {
 	if err := g.checkBegun(ctx, tx); err != nil {
 		return counter{}, err
@@ -43,8 +44,9 @@ func (g *Generator) take(ctx context.Context, tx Tx, typ, series string, s *span
 	if s.date != 0 {
 		a["dated"] = s.date
 	}
-	// If the period has ended or has no row yet, the series' gate judges. It is locked first, if possible: then whoever
-	// waits for it, because others close periods or begin the series, holds no row that those wait for.
+	// If the period has ended or has no row yet, the series' row must be checked. It is locked before the period's row
+	// if possible. Otherwise this transaction could wait for the series' row while another transaction, which closes
+	// periods or begins the series, waits for the period's row.
 	ended, judged := s.end <= g.now().Unix(), false
 	if !ended && g.sql.update != "" {
 		c := counter{mark: g.mark}
@@ -69,7 +71,7 @@ func (g *Generator) take(ctx context.Context, tx Tx, typ, series string, s *span
 	case err != nil:
 		return c, err
 	case c.closed.Valid:
-		// The row has the end of the closing that reached it. The gate has that of the latest.
+		// The period's row has the end that was stored when the period was closed. The series' row has the current end.
 		gate, failure := g.readGate(ctx, tx, g.sql.gate, series)
 		if failure != nil && !errors.Is(failure, sql.ErrNoRows) {
 			return c, failure
@@ -86,8 +88,8 @@ func (g *Generator) take(ctx context.Context, tx Tx, typ, series string, s *span
 	return c, err
 }
 
-// least returns the sequence that take leaves at least in a row from which something was taken. Only Raise lifts such a
-// row.
+// least returns the minimum of the last sequence after take, for a row from which numbers were taken. Only Raise needs
+// a minimum there.
 func least(above, n int64) int64 {
 	if n > 0 {
 		return 0
@@ -95,18 +97,18 @@ func least(above, n int64) int64 {
 	return above
 }
 
-// refused reports whether an error of take says that nothing was taken and the transaction can go on.
+// refused reports whether err is an error of take after which nothing was taken and the transaction can continue.
 func refused(err error) bool {
 	return errors.Is(err, serial.ErrConflict) || errors.Is(err, ErrPeriodClosed)
 }
 
-// undo reverts what take did to the counter, whose lock is held.
+// undo reverts the change that take made to the row. The transaction still has the row's lock.
 func (g *Generator) undo(ctx context.Context, tx Tx, series string, s *span) error {
 	return g.exec(ctx, tx, g.statementsOf(s).undo, g.row(series, s.label))
 }
 
-// upsert runs u, and scans what it returns before the clock, which it read at most waited before it got the row's lock.
-// It returns an error unless tx is in a transaction.
+// upsert runs u and scans the columns before the clock into dest. now is the time of the clock, which the statement
+// read at most waited before it got the row's lock. upsert returns an error if tx is not in a transaction.
 func (g *Generator) upsert(ctx context.Context, tx Tx, u upsert, a arguments, dest ...any) (
 	now time.Time, waited time.Duration, err error,
 ) {
@@ -124,7 +126,7 @@ func (g *Generator) upsert(ctx context.Context, tx Tx, u upsert, a arguments, de
 		if kind == mySQLServer || !errors.Is(err, sql.ErrNoRows) {
 			return now, waited, err
 		}
-		// Nothing was done: there is no transaction, or this server can do less than the last one.
+		// Nothing was written: either there is no transaction, or this server supports less than the previous one.
 		var found server
 		if err := g.scan(ctx, tx, g.sql.server, nil, &found); err != nil {
 			return now, 0, err
@@ -136,8 +138,8 @@ func (g *Generator) upsert(ctx context.Context, tx Tx, u upsert, a arguments, de
 	}
 }
 
-// writeAndRead runs the two statements of u, and remembers the kind of the server. kind is what the server can do at
-// least.
+// writeAndRead runs the statements write and read of u, and stores the kind of the server in g. kind is a lower bound
+// of what the server supports.
 func (g *Generator) writeAndRead(ctx context.Context, tx Tx, u upsert, a arguments, kind server, dest ...any) (
 	now time.Time, err error,
 ) {
@@ -158,24 +160,25 @@ func (g *Generator) writeAndRead(ctx context.Context, tx Tx, u upsert, a argumen
 	return now, err
 }
 
-// checkBegun returns an error unless tx is in a transaction. It is for SQLite, which needs a statement to find out. In
-// MySQL, upsert does it. PostgreSQL never ends a transaction unasked.
+// checkBegun returns an error if tx is not in a transaction. It checks this only on SQLite, which needs a statement for
+// it. On MySQL, upsert makes the check. PostgreSQL never ends a transaction by itself.
 func (g *Generator) checkBegun(ctx context.Context, tx Tx) error {
 	if g.dialect != SQLite {
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, "BEGIN") // locks nothing
+	_, err := tx.ExecContext(ctx, "BEGIN") // acquires no lock
 	switch {
 	case err == nil:
 		_, err = tx.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 		return errors.Join(errEnded, err)
-	case strings.Contains(err.Error(), "within a transaction"): // SQLite's own words, the same in every driver
+	case strings.Contains(err.Error(), "within a transaction"): // SQLite's own message, the same in every driver
 		return nil
 	}
 	return err
 }
 
-// checkSavepoint returns an error unless tx is in a transaction: outside, a savepoint ends with its statement.
+// checkSavepoint returns an error if tx is not in a transaction. Outside a transaction, a savepoint ends with its
+// statement, so it cannot be released.
 func checkSavepoint(ctx context.Context, tx Tx) error {
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT serial_gapless"); err != nil {
 		return err

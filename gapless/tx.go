@@ -9,20 +9,21 @@ import (
 	"sync"
 )
 
-// A Tx is a transaction of the caller, who commits it or rolls it back. Examples are:
+// A Tx is a transaction of the caller, which commits it or rolls it back. Examples are:
 //
-//   - [*sql.Tx], whatever the driver; pgx is used through its package stdlib, and its own pgx.Tx is not a Tx
-//   - sqlx's *sqlx.Tx
-//   - GORM's tx.Statement.ConnPool.(gapless.Tx), with the tx that its method Transaction passes to a function
-//   - bun's tx.Tx, which its bun.Tx embeds; bun.Tx itself is refused on PostgreSQL, because it drops the arguments of
-//     statements
+//   - [*sql.Tx], with any driver; use pgx through its package stdlib, because pgx.Tx is not a Tx
+//   - *sqlx.Tx of sqlx
+//   - tx.Statement.ConnPool.(gapless.Tx) of GORM, where tx is the argument that its method Transaction passes to a
+//     function
+//   - tx.Tx of bun, which is embedded in bun.Tx; on PostgreSQL, bun.Tx itself is an error, because it drops the
+//     arguments of statements
 //
-// A [*sql.DB] or [*sql.Conn] is not a Tx, and does not compile: without a transaction nothing is guaranteed. This
-// package never calls Commit and Rollback.
+// A [*sql.DB] or a [*sql.Conn] is not a Tx, and does not compile, because nothing is guaranteed without a transaction.
+// This package never calls Commit or Rollback.
 //
-// A Tx is for one goroutine at a time. If a second one takes a number while a call is taking one in the same Tx, it
-// gets an error, and nothing was taken for it. Calls are recognised by comparing Tx values: two wrappers of one
-// transaction differ, and on MySQL both callers may then get the same number.
+// Only one goroutine at a time may use a Tx. If a second one takes a number while another call is taking one in the
+// same Tx, it gets an error, and nothing was taken for it. This check compares Tx values. Two wrappers of the same
+// transaction are different values, and on MySQL both callers may then get the same number.
 type Tx interface {
 	Querier
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -30,19 +31,19 @@ type Tx interface {
 	Rollback() error
 }
 
-// A Querier can run a query: a transaction, a [*sql.DB] or a [*sql.Conn].
+// A Querier runs queries. Examples are a transaction, a [*sql.DB] and a [*sql.Conn].
 type Querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// errEnded reports a transaction that ended, but not by the caller.
+// errEnded is the error for a transaction that the database has ended, not the caller.
 var errEnded = errors.New("the database has ended the transaction, as for a deadlock, a statement that creates or " +
 	"changes a table, or a write that failed or was interrupted; nothing was taken: roll back and begin again")
 
-// busy holds each Tx in which a number is being taken.
+// busy contains every Tx in which a call is taking a number.
 var busy sync.Map
 
-// enter keeps other calls out of tx until leave is called.
+// enter prevents other calls from using tx until leave is called.
 func (g *Generator) enter(tx Tx) (leave func(), err error) {
 	if err := g.check(tx, "transaction"); err != nil {
 		return nil, err
@@ -57,8 +58,8 @@ func (g *Generator) enter(tx Tx) (leave func(), err error) {
 	return func() { busy.Delete(tx) }, nil
 }
 
-// check returns an error if q cannot be used: it is nil, as after a BeginTx that failed, or bun's on PostgreSQL. The
-// error calls it by name.
+// check returns an error if q cannot be used, either because it is nil, as after a failed BeginTx, or because it is a
+// type of bun on PostgreSQL. The error calls q by the given name.
 func (g *Generator) check(q Querier, name string) error {
 	v := reflect.ValueOf(q)
 	if !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
@@ -78,8 +79,8 @@ func (g *Generator) check(q Querier, name string) error {
 	return nil
 }
 
-// failed completes an error of take or of the database. If the caller's context has ended, the error says so: not all
-// drivers do.
+// failed adds context to an error of take or of the database. If ctx has ended, the error also matches the error of
+// ctx, which not all drivers ensure.
 func (g *Generator) failed(ctx context.Context, what string, err error) error {
 	if refused(err) {
 		return err
@@ -94,7 +95,7 @@ func (g *Generator) failed(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("gapless: %s: %w", what, err)
 }
 
-// view returns what is read instead of q, until leave is called.
+// view returns the Querier to read from instead of q, until leave is called.
 func (g *Generator) view(ctx context.Context, q Querier, what string) (_ Querier, leave func(), err error) {
 	if err := g.check(q, "Querier"); err != nil {
 		return nil, nil, err
@@ -103,7 +104,7 @@ func (g *Generator) view(ctx context.Context, q Querier, what string) (_ Querier
 	if !ok || g.dialect != MySQL {
 		return q, func() {}, nil
 	}
-	// If autocommit is off, a connection of the pool may be in a transaction whose snapshot is old.
+	// With autocommit off, a connection of the pool may be in a transaction with an old snapshot.
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return nil, nil, g.failed(ctx, what, err)
@@ -111,7 +112,7 @@ func (g *Generator) view(ctx context.Context, q Querier, what string) (_ Querier
 	return tx, func() { _ = tx.Rollback() }, nil
 }
 
-// A pool is a [*sql.DB], or wraps one.
+// A pool is a [*sql.DB] or a type that embeds one.
 type pool interface {
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
 	Stats() sql.DBStats

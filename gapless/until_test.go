@@ -10,8 +10,8 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// WithUntil ends a series on a day, and WithLast with a sequence. After a call that is refused, the transaction goes
-// on, and nothing was taken.
+// WithUntil ends a series after a day, and WithLast after a sequence. A call that fails for this reason takes nothing,
+// and the transaction can continue.
 func TestUntil(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		endless := []serial.Option{serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq:8}")}
@@ -49,7 +49,7 @@ func TestUntil(t *testing.T) {
 				require.ErrorContains(t, open.Raise(t.Context(), tx, typ, at, 4), "want 0 to 3")
 				requireSeq(t, 3)(open.Next(t.Context(), tx, typ))
 				require.ErrorIs(t, errOf(open.Next(t.Context(), tx, typ)), serial.ErrExhausted)
-				if typ != "H" { // a document of the last day, posted later
+				if typ != "H" { // a document of the last day that is posted later
 					n, err := over.NextOn(t.Context(), tx, typ, yesterday)
 					require.NoError(t, err)
 					if typ != "P" {
