@@ -10,7 +10,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A series keeps its calendar, and a period its print mark. A change is a conflict, and nothing is set aside.
+// A series keeps its calendar, and a period keeps its print mark. A reservation with another one must fail with
+// ErrConflict, and reserve nothing.
 func TestConflict(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		var conns []innerConn
@@ -66,7 +67,7 @@ func TestConflict(t *testing.T) {
 	})
 }
 
-// A table that lacks a current column causes an error with instructions.
+// A table that lacks a column of this version causes an error that names the remedy.
 func TestOutdatedTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A Dialect is the kind of database in which a [Ledger] or a [Register] is kept.
+// A Dialect is the kind of database that contains the table of a [Ledger] or a [Register].
 type Dialect int
 
 const (
@@ -17,21 +17,23 @@ const (
 	SQLite                        // 3.35 or later
 )
 
-// postgresAgain are PostgreSQL's serialization failure, deadlock and lock_timeout, and the errors of simultaneous
-// CREATE TABLE statements despite IF NOT EXISTS.
+// postgresAgain lists PostgreSQL's errors after which it is worth repeating a transaction: a serialization failure, a
+// deadlock, a lock_timeout, and the errors of concurrent CREATE TABLE statements, which can fail in spite of IF NOT
+// EXISTS.
 var postgresAgain = []string{"40001", "40P01", "55P03", "23505", "42P07", "42710"}
 
-// mysqlRolledBack are the errors after which MySQL has rolled the transaction back: a deadlock, also with another node
-// of a Galera cluster (1213), and a conflict in group replication (3101). The others in mysqlAgain may leave it open: a
-// row that changed since it was read (1020), a wait for a lock that took too long (1205). Drivers have no common error
-// type, but all print the number.
+// mysqlRolledBack matches the errors after which MySQL has rolled the transaction back: a deadlock, in the server or
+// with another node of a Galera cluster (1213), and a conflict in group replication (3101). mysqlAgain also matches
+// errors after which the transaction may still be open: a row that was changed after it was read (1020), and a lock
+// wait timeout (1205). Drivers have no common error type, but all print the number.
 var (
 	mysqlRolledBack = regexp.MustCompile(`(?i)\berror (1213|3101)\b`)
 	mysqlAgain      = regexp.MustCompile(`(?i)\berror (1213|3101|1020|1205)\b`)
 )
 
-// again reports whether trying once more may help. If committing, err comes from COMMIT, and again returns true only if
-// nothing was committed. If that is unknown, the block is a gap.
+// again reports whether repeating the transaction may help. If committing is true, err comes from COMMIT. In this case,
+// again returns true only if nothing was committed. If that is unknown, the transaction is not repeated, and its block
+// may become a gap.
 func (d Dialect) again(err error, committing bool) bool {
 	if errors.Is(err, driver.ErrBadConn) {
 		return !committing
@@ -45,29 +47,29 @@ func (d Dialect) again(err error, committing bool) bool {
 		}
 		return mysqlAgain.MatchString(err.Error())
 	default:
-		// SQLite's own texts are the same in every driver: "database is locked", "database table is locked".
+		// Every driver returns SQLite's own messages, such as "database is locked" and "database table is locked".
 		return strings.Contains(err.Error(), "is locked")
 	}
 }
 
-// otherShape matches MySQL's and SQLite's errors for a missing column or key.
+// otherShape matches MySQL's and SQLite's errors for a missing column or a missing key.
 var otherShape = regexp.MustCompile(`(?i)\berror (1054|1176)\b|no column named|no such column|` +
 	`ON CONFLICT clause does not match`)
 
 // noTable matches MySQL's and SQLite's errors for a missing table.
 var noTable = regexp.MustCompile(`(?i)\berror 1146\b|no such table`)
 
-// outdated reports whether err means that the table lacks a column or its key.
+// outdated reports whether err means that the table lacks a column or its primary key.
 func (d Dialect) outdated(err error) bool { return d.reports(err, otherShape, "42703", "42P10") }
 
 // missing reports whether err means that a table does not exist.
 func (d Dialect) missing(err error) bool { return d.reports(err, noTable, "42P01") }
 
-// reports reports whether err has one of PostgreSQL's codes or, on other databases, a text that matches.
+// reports reports whether err has one of the codes (PostgreSQL) or a message that matches text (other databases).
 func (d Dialect) reports(err error, text *regexp.Regexp, codes ...string) bool {
 	if d != PostgreSQL {
 		return text.MatchString(err.Error())
 	}
-	var state interface{ SQLState() string } // pgx's and lib/pq's errors have it
+	var state interface{ SQLState() string } // implemented by the errors of pgx and lib/pq
 	return errors.As(err, &state) && slices.Contains(codes, state.SQLState())
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// A reservation is committed durably, whatever the connection's setting, which stays as it is.
+// A reservation is committed durably, whatever the setting of the connection. The setting must be the same afterwards.
 func TestCommitsDurably(t *testing.T) {
 	check := func(t *testing.T, d *database, ask, set, value, want string) {
 		t.Helper()
@@ -46,14 +46,14 @@ func TestCommitsDurably(t *testing.T) {
 	})
 }
 
-// A database that would lose a block in a crash causes an error, and nothing is set aside.
+// If the database could lose a block in a crash, Reserve must fail and reserve nothing.
 func TestLossy(t *testing.T) {
 	refused := func(t *testing.T, l *sqlledger.Ledger, why string) {
 		t.Helper()
 		_, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.EqualError(t, err, "sqlledger: reserve: the database can lose what it commits: "+why)
 	}
-	// The tests must not change the servers' configuration, so they change the settings in the query.
+	// The tests must not change the configuration of a server, so they change the settings in the text of the query.
 	for _, s := range []struct {
 		open           func(*testing.T) *database
 		setting, value string
@@ -103,7 +103,7 @@ func TestLossy(t *testing.T) {
 			execSQL(t, db, "CREATE TABLE other (a int) ENGINE = InnoDB")
 			execSQL(t, db, changed)
 			_, err := d.ledgerOn(t, db).Reserve(t.Context(), days("IS", day, 0, 10))
-			// MariaDB 11.2 and later list temporary tables, and may report only that reason.
+			// MariaDB 11.2 and later list temporary tables in information_schema, and may report only this reason.
 			require.ErrorContains(t, err, "the database can lose what it commits: the table is temporary")
 		}
 	})
@@ -115,7 +115,7 @@ func TestLossy(t *testing.T) {
 		}
 	})
 	t.Run("SQLite/memory", func(t *testing.T) {
-		sqlite3(t) // skips if the driver is left out
+		sqlite3(t) // skips the test if the build has no driver
 		for _, dsn := range []string{
 			":memory:", "file::memory:?cache=shared", "file:x?mode=memory&cache=shared", "", "file:/x?vfs=memdb",
 		} {

@@ -15,7 +15,7 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// openFile opens a database in a new file. The program imports the driver: _ "modernc.org/sqlite".
+// openFile opens a database in a new file. The program has to import the driver: _ "modernc.org/sqlite".
 func openFile() (db *sql.DB, remove func()) {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// Something fails at one statement of a reservation: the statement is not executed, its reply is lost, the server closes
-// the connection, or the context ends. The caller then gets an error, or a block that was committed once. Whether the
-// error costs a block depends on COMMIT alone.
+// Each statement of a reservation fails in one of these ways: it is not executed, its reply is lost, the server closes
+// the connection, or the context ends. The caller must get an error, or a block that was committed once. An error may
+// cost a block only if COMMIT was executed.
 func TestFaultAtEveryStatement(t *testing.T) {
 	broken := errors.New("broken")
 	each(t, func(t *testing.T, d *database) {
@@ -102,8 +102,8 @@ func TestFaultAtEveryStatement(t *testing.T) {
 	})
 }
 
-// A transaction that the database rolled back is repeated. One that may have been committed, or would always be
-// refused, is not.
+// A transaction is repeated if the database has rolled it back. It is not repeated if it may have been committed, or if
+// it would always fail.
 func TestTriedAgain(t *testing.T) {
 	pg := func(code string) error { return &pgconn.PgError{Code: code} }
 	my := func(number uint16) error { return &mysql.MySQLError{Number: number} }
@@ -153,7 +153,7 @@ func TestTriedAgain(t *testing.T) {
 	})
 }
 
-// A lock that is released within 30 s is waited for, whatever the database's own limit.
+// Reserve waits for a lock that is released within 30 s, even if the database's own limit is shorter.
 func TestWaits(t *testing.T) {
 	short := map[sqlledger.Dialect]string{
 		sqlledger.PostgreSQL: "SET lock_timeout = 100",

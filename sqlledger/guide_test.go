@@ -20,7 +20,7 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// openRegister returns a generator whose explanations are kept by a register.
+// openRegister returns a generator, and the register that stores its explanations.
 func openRegister(ctx context.Context, rdb *redis.Client, db *sql.DB) (*serial.Generator, *sqlledger.Register, error) {
 	register, err := sqlledger.NewRegister(db, sqlledger.PostgreSQL)
 	if err != nil {
@@ -47,14 +47,14 @@ func voidOrder(ctx context.Context, register *sqlledger.Register, tx *sql.Tx, n 
 	})
 }
 
-// accountOf audits the orders of a period, with their explanations.
+// accountOf audits the orders of a period with the explanations of the register.
 func accountOf(ctx context.Context, gen *serial.Generator, register *sqlledger.Register, start time.Time,
 	stored iter.Seq2[string, error]) (serial.Report, error) {
 	return gen.Audit(ctx, "IS", serial.At(start), stored,
 		serial.WithExplanations(register.Explanations(ctx, "serial:IS", start)))
 }
 
-// printAccount prints an audit's results.
+// printAccount prints the results of an audit.
 func printAccount(w io.Writer, report serial.Report) {
 	fmt.Fprintf(w, "issued %d, stored %d, missing %d, not explained %d\n",
 		report.Last, report.Count, report.MissingCount, report.UnexplainedCount)
@@ -63,7 +63,8 @@ func printAccount(w io.Writer, report serial.Report) {
 	}
 }
 
-// The guide's code equals the functions above, it works, and the day in the guide ends with the account it shows.
+// The code in the guide must be the same as in the functions above. When it is run for the day in the guide, it must
+// print the output that the guide shows.
 func TestRegisterGuide(t *testing.T) {
 	unix := strings.NewReplacer("\r\n", "\n")
 	source, err := os.ReadFile("guide_test.go")
@@ -101,7 +102,7 @@ func TestRegisterGuide(t *testing.T) {
 	second := place(true)
 	place(true)
 	fourth := place(false)
-	explanation, err := gen.Scheme().Explanation(fourth, fourth, serial.CallerLeft, "") // as if its caller had left
+	explanation, err := gen.Scheme().Explanation(fourth, fourth, serial.CallerLeft, "") // as if the call were canceled
 	require.NoError(t, err)
 	register.Hooks(nil).Unused(t.Context(), explanation)
 	place(true)

@@ -21,10 +21,11 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// errOf returns the error of a call.
+// errOf returns the error of a call and drops its result.
 func errOf[T any](_ T, err error) error { return err }
 
-// requireResult requires that the call whose results follow succeeds with want.
+// requireResult returns a function that takes the results of a call, and requires that the call has succeeded with
+// want.
 func requireResult[T any](t testing.TB, want T, message ...any) func(got T, err error) {
 	return func(got T, err error) {
 		t.Helper()
@@ -33,28 +34,28 @@ func requireResult[T any](t testing.TB, want T, message ...any) func(got T, err 
 	}
 }
 
-// value returns the only value of a query's only row.
+// value returns the value of a query that returns one row with one column.
 func value[T any](t *testing.T, db *sql.DB, query string) (v T) {
 	t.Helper()
 	require.NoError(t, db.QueryRowContext(t.Context(), query).Scan(&v), query)
 	return v
 }
 
-// A database is one test's own: a schema of a PostgreSQL server, a database of a MySQL server, or a file.
+// A database belongs to one test. It is a schema of a PostgreSQL server, a database of a MySQL server, or a file.
 type database struct {
 	dialect sqlledger.Dialect
 	dsn     string
-	name    string // of the schema or the database
+	name    string // name of the schema or the database
 }
 
-// each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN name the servers; by default, the usual
-// ports are tried. With SERIAL_REQUIRE_SQL=1, a missing server is a failure.
+// each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN set the servers, and the usual ports are
+// the default. If a server is missing, the test is skipped. With SERIAL_REQUIRE_SQL=1, it fails.
 func each(t *testing.T, test func(t *testing.T, d *database)) {
 	onServers(t, test)
 	t.Run("SQLite", func(t *testing.T) { test(t, sqlite3(t)) })
 }
 
-// onServers runs a test on every dialect that has a server, with rights, schemas and a lock for each row.
+// onServers runs a test on every dialect that has a server, and thus has rights, schemas and row locks.
 func onServers(t *testing.T, test func(t *testing.T, d *database)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgres(t)) })
 	t.Run("MySQL", func(t *testing.T) { test(t, mariadb(t)) })
@@ -107,17 +108,17 @@ func env(name, otherwise string) string {
 	return otherwise
 }
 
-// A statement is about to be executed on a connection.
+// A statement is the text that is to be executed on a connection.
 type statement struct {
 	text string
-	run  func(text string) error // executes this or another text
+	run  func(text string) error // executes this text or another one
 	conn innerConn
 }
 
-// A hook is called instead of every statement.
+// A hook is called instead of executing a statement.
 type hook func(s *statement) error
 
-// on returns a hook that is called only for statements that begin with that word.
+// on returns a hook that calls h only for statements that begin with word.
 func on(word string, h hook) hook {
 	return func(s *statement) error {
 		if strings.HasPrefix(s.text, word) {
@@ -127,7 +128,7 @@ func on(word string, h hook) hook {
 	}
 }
 
-// ask returns the only value of a query on the same connection.
+// ask runs a query on the same connection, and returns the value of its only row and column.
 func (s *statement) ask(query string) (string, error) {
 	rows, err := s.conn.QueryContext(context.Background(), query, nil)
 	if err != nil {
@@ -141,7 +142,7 @@ func (s *statement) ask(query string) (string, error) {
 	return fmt.Sprint(value[0]), err
 }
 
-// open returns new connections to d, closed when the test ends. It executes init on each of them.
+// open returns a pool of new connections to d, which is closed when the test ends. It executes init on each connection.
 func (d *database) open(t *testing.T, h hook, init ...string) *sql.DB {
 	t.Helper()
 	c, err := d.connector(h, init...)
@@ -151,13 +152,13 @@ func (d *database) open(t *testing.T, h hook, init ...string) *sql.DB {
 	return db
 }
 
-// ledger returns a ledger and creates its table, on connections made by open.
+// ledger returns a ledger on a new pool, and creates its table.
 func (d *database) ledger(t *testing.T, h hook, init ...string) *sqlledger.Ledger {
 	t.Helper()
 	return newLedger(t, d, d.open(t, h, init...))
 }
 
-// days is a reservation for a series that counts by days, whose numbers print alike.
+// days returns a reservation for a series with the calendar "days". All these reservations have the same print mark.
 func days(series, period string, above, n int64) serial.Reservation {
 	return serial.Reservation{
 		Series: series, Period: period, Calendar: "days", Print: "0123456789abcdef", Above: above, N: n,
@@ -214,7 +215,7 @@ type silent struct{}
 
 func (silent) Print(...any) {}
 
-// with returns d with another parameter in its DSN.
+// with returns a copy of d with an additional parameter in its DSN.
 func (d *database) with(parameter string) *database {
 	e := *d
 	if e.dsn += "?"; strings.Count(e.dsn, "?") > 1 {
@@ -224,7 +225,7 @@ func (d *database) with(parameter string) *database {
 	return &e
 }
 
-// A connector calls hook around the statements of its connections.
+// A connector opens connections that call hook instead of executing a statement.
 type connector struct {
 	connect func(context.Context) (driver.Conn, error)
 	hook    hook

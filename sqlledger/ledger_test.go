@@ -29,13 +29,13 @@ func TestReserve(t *testing.T) {
 func reserves(t *testing.T, l *sqlledger.Ledger) {
 	t.Helper()
 	for i, s := range []struct{ above, n, after int64 }{
-		{0, 10, 0},    // the first
-		{0, 5, 10},    // follows the first
-		{12, 1, 15},   // above is within the block set aside
-		{16, 1, 16},   // above is the last sequence set aside
-		{100, 7, 100}, // above is beyond it
+		{0, 10, 0},    // the first block
+		{0, 5, 10},    // follows the first block
+		{12, 1, 15},   // above is in the reserved block
+		{16, 1, 16},   // above is the last reserved sequence
+		{100, 7, 100}, // above is larger than all reserved sequences
 		{0, 1, 107},
-		{maxSeq, maxSeq, maxSeq}, // the bounds
+		{maxSeq, maxSeq, maxSeq}, // largest values
 		{0, maxSeq, 2 * maxSeq},
 	} {
 		requireResult(t, s.after, "reservation %d", i)(l.Reserve(t.Context(), days("serial:IS", day, s.above, s.n)))
@@ -43,7 +43,7 @@ func reserves(t *testing.T, l *sqlledger.Ledger) {
 	requireResult(t, int64(41), "a period's first block also begins above")(
 		l.Reserve(t.Context(), days("serial:PO", day, 41, 1)))
 
-	// Series and periods are compared byte by byte, up to the longest: each pair has its own sequence.
+	// Series and periods are compared byte by byte, up to the maximum length. Each pair has a separate sequence.
 	for _, name := range []struct{ series, period string }{
 		{"IS", day}, {"is", day}, {"Is", day}, {"İS", day}, {"IŞ", day}, {"ıs", day}, {"IS ", day}, {" IS", day},
 		{"I\x00S", day}, {"I\x00s", day}, {"\xff", day}, {"\xfe", day}, {"é", day}, {"e\u0301", day}, {"ß", day}, {"ss", day},
@@ -59,8 +59,8 @@ func reserves(t *testing.T, l *sqlledger.Ledger) {
 
 const maxSeq = 999_999_999_999_999
 
-// The settings of a connection must not matter, to a ledger or to a register. A connection with the default settings
-// reads what any other writes.
+// The settings of a connection must make no difference to a ledger or a register. A connection with default settings
+// must read what a connection with other settings has written.
 func TestSettings(t *testing.T) {
 	run := func(name string, open func(*testing.T) *database, dsn string, init ...string) {
 		t.Run(name+"/"+dsn+strings.Join(init, ""), func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestSettings(t *testing.T) {
 	}
 	run("MySQL", mariadb, "", "SET SESSION TRANSACTION READ ONLY")
 	run("MySQL", mariadb, "", "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE")
-	for _, dsn := range []string{"", "&interpolateParams=true"} { // with this mode, '' is NULL; MySQL does not have it
+	for _, dsn := range []string{"", "&interpolateParams=true"} { // in this mode, which MySQL does not have, '' is NULL
 		run("MariaDB", onlyMariaDB, "sql_mode=%27TRADITIONAL%2CEMPTY_STRING_IS_NULL%27"+dsn)
 	}
 	for _, dsn := range []string{
@@ -115,7 +115,7 @@ func TestAutocommitOffLeavesNothingOpen(t *testing.T) {
 	pool.SetMaxOpenConns(1)
 	l, r := d.ledgerOn(t, pool), d.registerOn(t, pool)
 	for i, call := range []func() error{
-		func() error { return errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))) }, // there is no table yet
+		func() error { return errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))) }, // the table does not exist yet
 		func() error { return l.CreateTable(t.Context()) },
 		func() error { return errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))) },
 		func() error { return errOf(l.Purge(t.Context(), 72*time.Hour)) },
@@ -136,7 +136,7 @@ func TestAutocommitOffLeavesNothingOpen(t *testing.T) {
 	}
 }
 
-// onlyMariaDB is mariadb for modes that MySQL does not have.
+// onlyMariaDB does what mariadb does, for SQL modes that MySQL does not have.
 func onlyMariaDB(t *testing.T) *database {
 	t.Helper()
 	d := mariadb(t)
@@ -146,10 +146,10 @@ func onlyMariaDB(t *testing.T) *database {
 	return d
 }
 
-// A block is what a reservation returned.
+// A block is the result of a reservation: the sequence before the block, and the size of the block.
 type block struct{ after, n int64 }
 
-// requireTiled checks that the blocks cover 1 to the sum of their sizes, each sequence once.
+// requireTiled checks that the blocks cover the sequences from 1 to the sum of their sizes, each exactly once.
 func requireTiled(t *testing.T, blocks []block) {
 	t.Helper()
 	slices.SortFunc(blocks, func(a, b block) int { return cmp.Compare(a.after, b.after) })
@@ -160,14 +160,14 @@ func requireTiled(t *testing.T, blocks []block) {
 	}
 }
 
-// Many connections reserve at once for new series, with settings that make transactions fail. Half of them give another
-// calendar for the last series: one of the two wins there.
+// Many connections reserve at the same time for new series, with settings that make transactions fail. For the last
+// series, half of them use another calendar, and only one of the two calendars can succeed there.
 func TestConnections(t *testing.T) {
 	const callers, series, rounds = 8, 3, 3
 	settings := map[sqlledger.Dialect][]string{
 		sqlledger.PostgreSQL: {"SET default_transaction_isolation = 'serializable'"},
 		sqlledger.MySQL: {"SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
-			"SET @a = 1 /*M!101108 , SESSION innodb_snapshot_isolation = ON */"}, // MariaDB's
+			"SET @a = 1 /*M!101108 , SESSION innodb_snapshot_isolation = ON */"}, // only MariaDB has this
 		sqlledger.SQLite: {"PRAGMA journal_mode = WAL"},
 	}
 	each(t, func(t *testing.T, d *database) {
@@ -214,7 +214,7 @@ func TestConnections(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	// No database is needed: nothing is sent to it.
+	// These calls fail before they use the database, so none is needed.
 	l, err := sqlledger.New(new(sql.DB), sqlledger.MySQL)
 	require.NoError(t, err)
 	for _, s := range []struct {
@@ -268,7 +268,7 @@ func TestNew(t *testing.T) {
 	require.Error(t, table(sqlledger.SQLite, "shop.ledger"))
 }
 
-// Tables may have other names and schemas, and any number of processes may create one at once.
+// Tables can have other names and schemas, and any number of processes can create a table at the same time.
 func TestTables(t *testing.T) {
 	schemas := map[sqlledger.Dialect][2]string{
 		sqlledger.PostgreSQL: {sqlledger.PostgreSQLSchema, sqlledger.PostgreSQLRegisterSchema},
@@ -279,7 +279,7 @@ func TestTables(t *testing.T) {
 		db := d.open(t, nil)
 		execSQL(t, db, schemas[d.dialect][0])
 		execSQL(t, db, schemas[d.dialect][1])
-		l, r := newLedger(t, d, db), newRegister(t, d, db) // which create nothing
+		l, r := newLedger(t, d, db), newRegister(t, d, db) // the tables exist, so this creates nothing
 		requireResult(t, int64(0))(l.Reserve(t.Context(), days("IS", day, 0, 5)))
 		require.NoError(t, r.Explain(t.Context(), void(1)))
 		require.Equal(t, 0, value[int](t, db, "SELECT count(*) FROM serial_explanations WHERE series = 'serial:is'"))
@@ -287,7 +287,7 @@ func TestTables(t *testing.T) {
 		names := map[string]*sql.DB{"Order": d.open(t, nil), "select": d.open(t, nil)} // keywords of SQL
 		if d.dialect != sqlledger.SQLite {
 			elsewhere := *d
-			elsewhere.name = "" // only the qualifier says where the table is
+			elsewhere.name = "" // only the schema in the name determines where the table is
 			names[d.name+".Elsewhere"] = elsewhere.open(t, nil)
 		}
 		for name, db := range names {
@@ -324,7 +324,7 @@ func TestOverflow(t *testing.T) {
 	})
 }
 
-// purgesOne checks that Purge deletes an old period of a series with every byte in its name.
+// purgesOne checks that Purge deletes an old period of a series whose name contains every byte value except 0.
 func purgesOne(t *testing.T, d *database, l *sqlledger.Ledger) {
 	t.Helper()
 	series := make([]byte, 255)
@@ -342,7 +342,7 @@ func execSQL(t *testing.T, db interface {
 	require.NoError(t, errOf(db.ExecContext(t.Context(), query)), query)
 }
 
-// literal returns text as a literal for the table's name columns.
+// literal returns text as an SQL literal for the columns with names.
 func literal(d *database, text string) string {
 	if d.dialect == sqlledger.PostgreSQL {
 		return fmt.Sprintf(`'\x%x'::bytea`, text)

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Purge finds old rows by old, after a series and period, and deletes each by remove, with the same age and the row's
-// series and period. The youngest period of a series is never old: it may be the current one. So a series always needs
-// its own row, which is never old either. MariaDB may take an empty argument for NULL.
+// old returns the keys of old rows, in key order, that follow a given series and period. remove deletes one row by its
+// key if the row is still old. The youngest period of a series is never old, because it may be the current one. Every
+// series therefore keeps a period, and so its own row, whose period is empty, is still needed and never old either.
+// MariaDB may treat an empty argument as NULL, so old restores it with coalesce.
 const (
 	page = 1000
 
@@ -21,15 +22,15 @@ const (
 	remove = `DELETE FROM {table} WHERE reserved_at < {ago} AND series = {series} AND period = {period}`
 )
 
-// Purge deletes the rows of old periods and returns how many it deleted. A row is old if its last reservation is longer
-// ago than age, by the database's clock. The youngest period and the calendar of each series are kept. After an error
-// or a cancelled call, the count is the number of rows deleted until then. If row security, a rule or a trigger
-// protects old rows, Purge deletes the others and then returns an error.
+// Purge deletes the rows of old periods and returns how many it has deleted. A row is old if its last reservation was
+// made longer than age ago by the database's clock. Purge keeps the youngest period and the calendar of each series.
+// After an error or a canceled call, the count is the number of rows that were deleted by then. If row security, a rule
+// or a trigger protects some of the old rows, Purge deletes the remaining ones and then returns an error.
 //
-// age must be longer than the longest period in use plus the time for which periods are prepared ahead. Once a period's
-// row is gone, no number of the period may be issued, since only the row keeps numbers from being issued twice when
-// Redis loses them. Less than 72 h is refused. For daily numbers, 30 days is a good choice, and once a day is often
-// enough.
+// age must be longer than the longest period in use plus the time for which periods are prepared ahead. No number of a
+// period may be issued after its row has been deleted, because only the row prevents duplicates if Redis loses the
+// counter. Purge rejects an age of less than 72 h. For daily numbers, 30 days is a good choice, and it is enough to
+// call Purge once a day.
 func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 	if age < minAge {
 		return 0, fmt.Errorf("sqlledger: purge: an age of %v: want %v or more", age, minAge)
@@ -50,8 +51,8 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 		}
 		purged += deleted
 		if len(left) > 0 {
-			// Another Purge may have deleted these rows meanwhile, or a reservation may have renewed them. If they are
-			// found again, neither happened.
+			// Another Purge may have deleted these rows in the meantime, or a reservation may have renewed them. If old
+			// returns them again, neither has happened.
 			var there []key
 			err := l.do(ctx, "purge", func(c *sql.Conn) (err error) {
 				there, err = l.old(ctx, c, seconds, from)
@@ -84,12 +85,12 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 // A key is the primary key of a row.
 type key struct{ series, period string }
 
-// arguments returns the arguments of the queries of Purge.
+// arguments returns the arguments for the statements of Purge.
 func (k key) arguments(seconds int64) arguments {
 	return arguments{"series": []byte(k.series), "period": []byte(k.period), "seconds": seconds, "page": page}
 }
 
-// old returns the keys of the first old rows after from, in order.
+// old returns the keys of the old rows that follow from, in key order, and at most one page of them.
 func (l *Ledger) old(ctx context.Context, c *sql.Conn, seconds int64, from key) ([]key, error) {
 	q := l.sql.old
 	rows, err := c.QueryContext(ctx, q.text, q.bind(from.arguments(seconds))...)
@@ -108,8 +109,8 @@ func (l *Ledger) old(ctx context.Context, c *sql.Conn, seconds int64, from key) 
 	return keys, rows.Err()
 }
 
-// purge deletes the rows that old returns, each by its key: in MySQL, a DELETE that searches for them would lock every
-// row that it examines, including rows in use. left are the keys of the rows that were not deleted.
+// purge deletes the rows that old returns, each by its key. On MySQL, a DELETE with a search condition would lock every
+// row that it examines, including rows in use. left contains the keys of the rows that were not deleted.
 func (l *Ledger) purge(ctx context.Context, c *sql.Conn, seconds int64, from key) (
 	found []key, left map[key]bool, deleted int64, err error,
 ) {

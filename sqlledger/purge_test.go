@@ -14,7 +14,7 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// oldRows inserts n old rows of a series for Purge to delete, and one more, the youngest.
+// oldRows inserts n old rows of a series, which Purge must delete, and one current row, which is the youngest.
 func oldRows(t *testing.T, d *database, l *sqlledger.Ledger, series string, n int) {
 	t.Helper()
 	require.NoError(t, errOf(l.Reserve(t.Context(), days(series, day, 0, 1))))
@@ -26,7 +26,7 @@ func oldRows(t *testing.T, d *database, l *sqlledger.Ledger, series string, n in
 	execSQL(t, d.open(t, nil), "INSERT INTO serial_ledger VALUES "+strings.Join(values, ", "))
 }
 
-// Purge deletes old periods, but no series' youngest one.
+// Purge deletes old periods, but never the youngest period of a series.
 func TestPurge(t *testing.T) { each(t, purges) }
 
 func purges(t *testing.T, d *database) {
@@ -37,7 +37,8 @@ func purges(t *testing.T, d *database) {
 	}
 	db := d.open(t, nil)
 	l := newLedger(t, d, db)
-	// aged inserts a row whose last reservation was that many hours ago.
+	// aged reserves numbers of a period, unless it is empty, and makes the row of the period as old as the given number
+	// of hours.
 	aged := func(series, period string, hours int) {
 		if period != "" {
 			require.NoError(t, errOf(l.Reserve(t.Context(), days(series, period, 0, 7))))
@@ -52,13 +53,13 @@ func purges(t *testing.T, d *database) {
 		aged("daily", fmt.Sprint(20211020+n), 24*(4-n))
 	}
 	aged("yearly", "2020", 10000)
-	aged("yearly", "2021", 5000) // a large block: nothing was reserved since
-	aged("daily", "20211019", 0) // renewed just now
+	aged("yearly", "2021", 5000) // the youngest period; its block is large, so it was not reserved again
+	aged("daily", "20211019", 0) // reserved just now
 	aged("quiet", "20210101", 9000)
-	aged("labels", "b", 5000) // labels say nothing about time
+	aged("labels", "b", 5000) // the order of the labels does not matter
 	aged("labels", "a", 4000)
 	for _, series := range []string{"daily", "yearly", "labels"} {
-		aged(series, "", 20000) // the series' own row; in quiet, it is newer than its period's
+		aged(series, "", 20000) // the series' own row, which in quiet is newer than the period's row
 	}
 
 	requireResult(t, int64(3))(l.Purge(t.Context(), 73*time.Hour))
@@ -74,7 +75,7 @@ func purges(t *testing.T, d *database) {
 
 // Rows that cannot be deleted cause an error, but the others are still deleted. If the context ends, so does Purge.
 func TestPurgeKept(t *testing.T) {
-	const more = 1100 // more than Purge queries at once
+	const more = 1100 // more rows than Purge reads at once
 	each(t, func(t *testing.T, d *database) {
 		l, admin := d.ledger(t, nil), d.open(t, nil)
 		for series, n := range map[string]int{"a": 10, "kept": more, "z": 10} {
@@ -95,7 +96,7 @@ func TestPurgeKept(t *testing.T) {
 			if stop {
 				cancel()
 			}
-			if d.dialect == sqlledger.MySQL { // it has no such feature
+			if d.dialect == sqlledger.MySQL { // MySQL has no such feature
 				return s.run(strings.Replace(s.text, "WHERE", "WHERE series <> 'kept' AND", 1))
 			}
 			return s.run(s.text)
@@ -111,7 +112,7 @@ func TestPurgeKept(t *testing.T) {
 	})
 }
 
-// Rows that another Purge deletes or a reservation renews meanwhile cause no error.
+// If another Purge deletes a row during Purge, or if a reservation renews it, Purge returns no error.
 func TestPurgeAtOnce(t *testing.T) {
 	onServers(t, func(t *testing.T, d *database) {
 		l := d.ledger(t, nil)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A query is a statement and the names of its arguments, in order.
+// A query is the text of a statement and the names of its arguments in the order of the placeholders.
 type query struct {
 	text string
 	args []string
@@ -27,7 +27,7 @@ func (q query) bind(a arguments) []any {
 
 var argument = regexp.MustCompile(`\{[a-z]+\}`)
 
-// query parses a query whose arguments are in braces.
+// query replaces the arguments in text, which are names in braces, by the placeholders of the dialect.
 func (d Dialect) query(text string) (q query) {
 	q.text = argument.ReplaceAllStringFunc(text, func(arg string) string {
 		if q.args = append(q.args, strings.Trim(arg, "{}")); d == PostgreSQL {
@@ -38,8 +38,8 @@ func (d Dialect) query(text string) (q query) {
 	return q
 }
 
-// A hexText is a text that the database returns in hexadecimal, because a connection may have another character set or,
-// in PostgreSQL, a form of bytes that its driver cannot read. NULL is "".
+// A hexText is a string that the database returns in hexadecimal, because the connection may have another character set
+// or, on PostgreSQL, a format of bytea that its driver cannot read. NULL becomes "".
 type hexText string
 
 // Scan implements [sql.Scanner].

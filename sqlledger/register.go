@@ -21,22 +21,22 @@ import (
 
 const (
 	defaultRegisterTable = "serial_explanations"
-	hookPatience         = time.Minute      // limit for repeating a hook's write
-	hookAttempt          = 10 * time.Second // limit of one attempt: the next may reach another server
+	hookPatience         = time.Minute      // time for which a hook repeats its write
+	hookAttempt          = 10 * time.Second // limit of one attempt, because the next one may reach another server
 )
 
-// atLayout is the layout of At in statements, in UTC. Start uses time.DateTime.
+// atLayout is the layout of Explanation.At in statements, in UTC. Explanation.Start has the layout time.DateTime.
 const atLayout = time.DateTime + ".000000"
 
-// A Register keeps explanations of missing numbers in a database table. [Register.Explain] adds one, and
-// [Register.Hooks] has a [serial.Generator] add its own. It is safe for use by any number of goroutines, and any number
-// of processes may use the same table at once.
+// A Register stores explanations of missing numbers in a database table. [Register.Explain] adds one explanation. A
+// [serial.Generator] with [Register.Hooks] adds an explanation for every number that it leaves unused. A Register is
+// safe for use by any number of goroutines, and any number of processes may use the same table at the same time.
 //
-// A Register adds rows, and never changes or deletes any. Once the table exists, the database's user needs only the
-// rights to SELECT and to INSERT.
+// A Register adds rows, and never changes or deletes them. After the table has been created, the database's user needs
+// only the rights to SELECT and to INSERT.
 //
-// Unlike a [Ledger], a Register does not check whether the database keeps what it commits. A lost explanation leaves a
-// gap unexplained, but no number is issued twice.
+// Unlike a [Ledger], a Register does not check whether the database can lose committed data. A lost explanation leaves
+// a gap unexplained, but it does not cause duplicates.
 type Register struct {
 	runner
 	sql registerStatements
@@ -51,15 +51,16 @@ type registerOptionFunc func(*registerConfig)
 
 func (f registerOptionFunc) applyRegister(c *registerConfig) { f(c) }
 
-// WithRegisterTable names the table of a [Register], by the rules of [WithTable]. It must not be a Ledger's table.
+// WithRegisterTable sets the name of the table of a [Register]. The rules are those of [WithTable]. It must not be the
+// table of a Ledger.
 //
-// Default serial_explanations.
+// The default is serial_explanations.
 func WithRegisterTable(name string) RegisterOption {
 	return registerOptionFunc(func(c *registerConfig) { c.table = name })
 }
 
-// NewRegister returns a Register in db, which the caller opens and closes. It refuses a nil db, an unknown Dialect and
-// a table name that [WithTable] does not allow. It does not use the database yet.
+// NewRegister returns a Register in db. The caller opens and closes db. NewRegister returns an error if db is nil, if
+// the Dialect is unknown, or if [WithTable] does not allow the table name. It does not use the database yet.
 func NewRegister(db *sql.DB, dialect Dialect, opts ...RegisterOption) (*Register, error) {
 	if db == nil {
 		return nil, errors.New("sqlledger: the database is nil")
@@ -80,10 +81,10 @@ func NewRegister(db *sql.DB, dialect Dialect, opts ...RegisterOption) (*Register
 	}}, nil
 }
 
-// CreateTable creates the table unless it exists. Any number of processes may do so at once. The database's user needs
-// the right to create it, in PostgreSQL even if the table exists, and to read it. A table that lacks a column, such as
-// a Ledger's, is an error, and stays as it is. If a table lacks the key, that is an error here or when an explanation
-// is added.
+// CreateTable creates the table if it does not exist. Any number of processes may call it at the same time. The
+// database's user needs the right to create the table (on PostgreSQL even if it exists) and to read it. If the table
+// lacks a column, as the table of a Ledger does, CreateTable returns an error and does not change it. If the table
+// lacks the primary key, either CreateTable or the first call that adds an explanation fails.
 func (r *Register) CreateTable(ctx context.Context) error {
 	return r.do(ctx, "create the table", func(c *sql.Conn) error {
 		if _, err := c.ExecContext(ctx, r.sql.schema); err != nil {
@@ -94,19 +95,22 @@ func (r *Register) CreateTable(ctx context.Context) error {
 	})
 }
 
-// Explain adds an explanation, in one short transaction. If the same one exists already, nothing changes, and it keeps
-// its place in the order of [Register.Explanations]. Explanations are the same if all fields are equal, Start as an
-// instant and At cut to microseconds. So after an error or a cancelled call, which may have added the explanation or
-// not, the call can simply be repeated.
+// Explain adds an explanation in one short transaction. If the table already has the same explanation, nothing changes,
+// and the explanation keeps its position in [Register.Explanations]. Two explanations are the same if all their fields
+// are equal; Start is compared as an instant, and At is truncated to microseconds. After an error or a canceled call,
+// it is unknown whether the explanation was added, but you can simply repeat the call.
 //
-// Explain refuses an explanation that [serial.Explanation.Validate] refuses, a Series that is not 1 to 255 bytes of
-// printable UTF-8 without spaces, a Type of more than 64 such bytes, a Start that is not a whole second, and a
-// Start or an At outside the years 1000 to 9999 in UTC. Nothing is sent to the database then.
+// Explain rejects an explanation without contacting the database in these cases:
 //
-// After a deadlock, or if a lock is in the way, Explain tries again, for 30 s at most, while the context lives. Other
-// errors are the driver's, wrapped; once the context has ended, they match its error too. Inside a transaction, use
-// [Register.ExplainIn] instead: Explain waits in vain if the transaction has the only connection of the pool or, with
-// SQLite, has written to the same file.
+//   - if [serial.Explanation.Validate] rejects it
+//   - if Series is not 1 to 255 bytes of printable UTF-8 without spaces, or if Type is not 0 to 64 such bytes
+//   - if Start is not a whole second
+//   - if Start or At is not in the years 1000 to 9999 in UTC
+//
+// After a deadlock, or if the database reports that a lock is in the way, Explain tries again for up to 30 s or until
+// ctx ends. It returns other errors of the driver wrapped; if ctx has ended, they also match the error of ctx. In a
+// transaction, use [Register.ExplainIn] instead. If the transaction uses the only connection of the pool or, on SQLite,
+// has written to the same file, Explain would wait for the end of that transaction, and then fail.
 func (r *Register) Explain(ctx context.Context, e serial.Explanation) error {
 	args, err := r.arguments(e)
 	if err != nil {
@@ -115,12 +119,12 @@ func (r *Register) Explain(ctx context.Context, e serial.Explanation) error {
 	return r.insert(ctx, args)
 }
 
-// insert adds an explanation whose arguments have been checked.
+// insert adds an explanation from arguments that have been checked.
 func (r *Register) insert(ctx context.Context, args []any) error {
 	return r.do(ctx, "explain", func(c *sql.Conn) error { return r.insertIn(ctx, c, args) })
 }
 
-// insertIn is insert in the caller's transaction.
+// insertIn does what insert does, in the caller's transaction.
 func (r *Register) insertIn(ctx context.Context, tx Execer, args []any) error {
 	_, err := tx.ExecContext(ctx, r.sql.insert.text, args...)
 	if err != nil && r.dialect == MySQL && mysqlDuplicate.MatchString(err.Error()) {
@@ -129,23 +133,25 @@ func (r *Register) insertIn(ctx context.Context, tx Execer, args []any) error {
 	return err
 }
 
-// An Execer executes statements in a transaction, such as a [*sql.Tx], or a [*sql.Conn] on which a transaction was
-// begun. Statements have the dialect's placeholders.
+// An Execer executes statements in a transaction. Examples are a [*sql.Tx], and a [*sql.Conn] on which a transaction
+// has begun. The statements use the placeholders of the dialect.
 type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// ExplainIn is [Register.Explain] in the caller's transaction, for example the one that voids a document: if that is
-// rolled back, so is the explanation. An explanation that already exists is not an error, and the transaction
-// continues.
+// ExplainIn does what [Register.Explain] does, in the caller's transaction. For example, call it in the transaction
+// that voids a document: if that transaction is rolled back, so is the explanation. If the explanation already exists,
+// ExplainIn returns no error, and the transaction can continue.
 //
-// It refuses a nil tx and everything that Explain refuses; nothing is sent then. It executes one statement, once. Other
-// errors are the driver's, wrapped. After such an error, or if a context ended, the state of the transaction depends on
-// the database and the driver: roll it back.
+// ExplainIn returns an error if tx is nil, or if Explain would reject the explanation. In these cases it sends nothing
+// to the database. Otherwise it executes one statement, and does not repeat it. It returns errors of the driver
+// wrapped. After such an error, or if a context has ended, the state of the transaction depends on the database and the
+// driver, so you must roll it back.
 //
-// If another transaction is adding the same explanation, ExplainIn waits until it ends. PostgreSQL then fails with
-// 40001 if the isolation is REPEATABLE READ or above and the other one has committed; MySQL and MariaDB may fail with a
-// deadlock if it was rolled back. Repeat the transaction.
+// If another transaction is inserting the same explanation, ExplainIn waits until that transaction ends. After that it
+// may fail, and you must repeat your transaction: on PostgreSQL with error 40001, if the other transaction committed
+// and yours is at REPEATABLE READ or above; on MySQL and MariaDB with a deadlock, if the other transaction was rolled
+// back.
 func (r *Register) ExplainIn(ctx context.Context, tx Execer, e serial.Explanation) error {
 	if v := reflect.ValueOf(tx); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return errors.New("sqlledger: explain: the transaction is nil")
@@ -161,19 +167,25 @@ func (r *Register) ExplainIn(ctx context.Context, tx Execer, e serial.Explanatio
 }
 
 // Explanations returns the explanations of a series, such as "serial:IS", in the period that begins at start, or in all
-// periods if start is zero. They are in the order in which they were recorded: by the database's clock when each row was
-// written, to a microsecond, in SQLite to a millisecond. So an audit uses the later one, whatever its At. Explanations of the same instant are ordered by At,
-// then First, then Last, then in a fixed way. If the database's clock was set back, the order is wrong.
+// periods if start is zero. They are in the order in which they were recorded by the database's clock. Its resolution
+// is a microsecond, or a millisecond on SQLite. If several explanations cover the same number, an audit therefore uses
+// the one that was recorded last, regardless of At. Explanations that were recorded at the same instant are sorted by
+// At, First and Last, and then in an arbitrary but fixed order. If the database's clock was set back, the order is
+// wrong.
 //
-// Start and At are in UTC. The rows are read as the loop requests them, so any number of them takes little memory. The
-// loop may end early, and every loop reads anew.
+// Start and At are in UTC. The rows are read while the loop runs, so memory use does not depend on their number. The
+// loop may end early, and every loop runs the query again.
 //
-// A loop has one connection of the pool until it ends. If it is the only one, nothing in the loop may need another;
-// with SQLite, nothing in it may write to the same file.
+// A loop uses one connection of the pool until it ends. If the pool has no other, the loop must not use the database.
+// On SQLite, the loop must not write to the same file.
 //
-// An error is yielded once, after the connection has been returned, and ends the loop: a series or a start that
-// [Register.Explain] refuses, except for a zero start; a row that it would have refused, written by another program; ctx's; or the driver's,
-// wrapped.
+// If an error occurs, the connection is released, then the error is yielded once, and the loop ends. It is one of the
+// following:
+//
+//   - an error for a series or a start that [Register.Explain] rejects, except a zero start
+//   - an error for a row of another program that Explain would have rejected
+//   - the error of ctx
+//   - an error of the driver, wrapped
 func (r *Register) Explanations(ctx context.Context, series string,
 	start time.Time) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
@@ -187,7 +199,7 @@ func (r *Register) Explanations(ctx context.Context, series string,
 	}
 }
 
-// list yields the explanations, without errors. If yield returns false, list returns nil.
+// list yields the explanations and returns the error. It returns nil if yield returns false.
 func (r *Register) list(ctx context.Context, series string, start time.Time,
 	yield func(serial.Explanation, error) bool) error {
 	err, q := checkName("Series", series, 1, maxSeries), &r.sql.all
@@ -203,7 +215,7 @@ func (r *Register) list(ctx context.Context, series string, start time.Time,
 	}
 	defer func() { _ = c.Close() }()
 	query := c.QueryContext
-	if r.dialect == MySQL { // with autocommit off, the connection may have an old snapshot
+	if r.dialect == MySQL { // with autocommit off, the connection may be in a transaction with an old snapshot
 		tx, err := c.BeginTx(ctx, nil)
 		if err != nil {
 			return err
@@ -223,7 +235,7 @@ func (r *Register) list(ctx context.Context, series string, start time.Time,
 		err := rows.Scan(&digest, &begin, r.column(&e.Type), &e.First, &e.Last, r.column(&e.Reason), r.column(&e.By), &at,
 			&e.Unused, &e.Possible)
 		if err == nil {
-			e.At, err = time.Parse(time.DateTime, at) // accepts fractions
+			e.At, err = time.Parse(time.DateTime, at) // also accepts fractions of a second
 		}
 		if err == nil {
 			e.Start, err = time.Parse(time.DateTime, begin)
@@ -238,11 +250,11 @@ func (r *Register) list(ctx context.Context, series string, start time.Time,
 	return cmp.Or(ctx.Err(), rows.Err())
 }
 
-// Hooks returns hooks for [serial.WithHooks] that store a [serial.Generator]'s explanations. Only Unused is set. An
-// explanation that cannot be added is tried again for a minute, so a restart of the database or a failover loses none.
-// Then failed is called with it and with the last error, for example to log both, in the goroutine that calls Unused;
-// it may be nil. At the end of a process, the error of [serial.Generator.Flush] lists everything that has not been
-// added by then, with the last error.
+// Hooks returns hooks for [serial.WithHooks] that store the explanations of a [serial.Generator]. Only the field Unused
+// is set. If an explanation cannot be added, the hook tries again for a minute, so none is lost in a restart or a
+// failover of the database. After that minute, the hook calls failed with the explanation and the last error, for
+// example to log them. failed runs in the goroutine that calls Unused, and may be nil. When a process ends, the error
+// of [serial.Generator.Flush] lists all explanations that have not been added by then, with the last error.
 func (r *Register) Hooks(failed func(serial.Explanation, error)) serial.Hooks {
 	return serial.Hooks{Unused: func(ctx context.Context, e serial.Explanation) {
 		if err := r.keepExplaining(ctx, e); err != nil && failed != nil {
@@ -251,7 +263,7 @@ func (r *Register) Hooks(failed func(serial.Explanation, error)) serial.Hooks {
 	}}
 }
 
-// keepExplaining repeats Explain for a minute, until it succeeds.
+// keepExplaining does what Explain does, and repeats it for up to a minute until it succeeds.
 func (r *Register) keepExplaining(ctx context.Context, e serial.Explanation) error {
 	args, err := r.arguments(e)
 	if err != nil {
@@ -275,13 +287,13 @@ func (r *Register) keepExplaining(ctx context.Context, e serial.Explanation) err
 	}
 }
 
-// arguments checks an explanation, and returns the arguments of insert.
+// arguments checks an explanation and returns the arguments for the statement insert.
 func (r *Register) arguments(e serial.Explanation) ([]any, error) {
 	if err := checkFields(e); err != nil {
 		return nil, fmt.Errorf("sqlledger: explain: %w", err)
 	}
 	start := e.Start.UTC().Format(time.DateTime)
-	at := e.At.UTC().Format(atLayout) // truncates it
+	at := e.At.UTC().Format(atLayout) // truncates At to microseconds
 	return r.sql.insert.bind(arguments{
 		"series": r.text(e.Series), "type": r.text(e.Type), "start": start,
 		"first": e.First, "last": e.Last,
@@ -290,7 +302,8 @@ func (r *Register) arguments(e serial.Explanation) ([]any, error) {
 	}), nil
 }
 
-// digest returns a hash of the fields, each as a netstring, so different lists are never hashed as the same text.
+// digest returns a hash of the fields. Each field is written as a netstring, so that different lists of fields never
+// produce the same input.
 func digest(fields ...any) string {
 	var all strings.Builder
 	for _, field := range fields {
@@ -301,7 +314,8 @@ func digest(fields ...any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// text returns a text as an argument, in hexadecimal for a server, since a connection may have another character set.
+// text returns s as an argument. For a server, it is encoded in hexadecimal, because the connection may have another
+// character set.
 func (r *Register) text(s string) any {
 	if r.dialect == SQLite {
 		return s
@@ -309,7 +323,7 @@ func (r *Register) text(s string) any {
 	return hex.EncodeToString([]byte(s))
 }
 
-// column returns what receives a text that text has sent.
+// column returns the destination for a column that contains a string as sent by text.
 func (r *Register) column(s *string) any {
 	if r.dialect == SQLite {
 		return s
@@ -317,13 +331,14 @@ func (r *Register) column(s *string) any {
 	return (*hexText)(s)
 }
 
-// checkFields returns an error unless the explanation fits the table.
+// checkFields returns an error if the explanation does not fit the table.
 func checkFields(e serial.Explanation) error {
 	return cmp.Or(e.Validate(), checkName("Series", e.Series, 1, maxSeries), checkName("Type", e.Type, 0, maxText),
 		checkStart(e.Start), checkYear("At", e.At))
 }
 
-// checkName applies the limits of series and types: MySQL ignores trailing spaces when comparing texts.
+// checkName checks a series or a type. Spaces are not allowed, because MySQL ignores trailing spaces when it compares
+// strings.
 func checkName(field, name string, least, most int) error {
 	if len(name) < least || len(name) > most {
 		return fmt.Errorf("%s has %d bytes: want %d to %d", field, len(name), least, most)
@@ -342,7 +357,7 @@ func checkStart(start time.Time) error {
 	return checkYear("Start", start)
 }
 
-// checkYear refuses years that MySQL's datetime does not support.
+// checkYear returns an error if at is in a year that MySQL's type datetime does not support.
 func checkYear(field string, at time.Time) error {
 	if year := at.UTC().Year(); year < 1000 || year > 9999 {
 		return fmt.Errorf("%s is in the year %d in UTC: want 1000 to 9999", field, year)

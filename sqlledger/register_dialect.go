@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// These are the tables that [Register.CreateTable] creates, with the default name, for programs that manage their
-// schema themselves. A table may have more columns if they have defaults. All texts are compared byte by byte, and all
-// instants are in UTC. explained_by and explained_at are By and At. recorded_at is when the row was written, by the
-// database's clock. The digest covers all fields. A program that adds its own rows sets digest to any unique text, and
-// recorded_at to clock_timestamp() in PostgreSQL, UTC_TIMESTAMP(6) in MySQL, strftime('%Y-%m-%d %H:%M:%f', 'now') in
-// SQLite.
+// These statements create the table of a Register with its default name, as [Register.CreateTable] does. They are for
+// programs that manage their schema themselves. A table may have additional columns if these have defaults. All strings
+// are compared byte by byte, and all instants are in UTC. explained_by and explained_at are the fields By and At.
+// recorded_at is the time of the database's clock when the row was written. digest is a hash of all fields. A program
+// that adds rows itself sets digest to any unique string. It sets recorded_at to clock_timestamp() on PostgreSQL, to
+// UTC_TIMESTAMP(6) on MySQL, and to strftime('%Y-%m-%d %H:%M:%f', 'now') on SQLite.
 //
-// Rows are for people to read, so the columns have the database's own types for texts and instants:
+// The table is meant to be read by people, so the columns have the database's own types for strings and instants:
 //
 //	SELECT * FROM serial_explanations WHERE series = 'serial:IS' ORDER BY start, recorded_at
 const (
@@ -65,12 +65,13 @@ const (
 ) WITHOUT ROWID`
 )
 
-// registerStatements are the statements of a Register. In them, {table} stands for the quoted table, and other names in
-// braces are arguments; see Register.arguments. Servers get and return texts in hexadecimal.
+// registerStatements contains the statements of a Register. In their texts, {table} stands for the quoted table, and
+// other names in braces are arguments; see Register.arguments. Strings are sent to servers, and returned by them, in
+// hexadecimal.
 type registerStatements struct {
 	schema              string
 	check, insert, list query
-	all                 query // list without the condition that follows {and}
+	all                 query // list without its condition after {and}
 }
 
 const (
@@ -85,7 +86,7 @@ var registers = map[Dialect]registerStatements{
 	PostgreSQL: {
 		schema: PostgreSQLRegisterSchema,
 		check:  query{text: registerCheck + "LIMIT 0"},
-		// Not now(), which returns when the transaction began.
+		// now() would return the time at which the transaction began.
 		insert: query{text: `INSERT INTO {table} (` + registerColumns + `) VALUES (
 			convert_from(decode({series}::text, 'hex'), 'UTF8'), convert_from(decode({type}::text, 'hex'), 'UTF8'),
 			{start}::text::timestamp AT TIME ZONE 'UTC', {first}::bigint, {last}::bigint,
@@ -102,9 +103,9 @@ var registers = map[Dialect]registerStatements{
 	},
 	MySQL: {
 		schema: MySQLRegisterSchema,
-		// Without a key, insert would add the same explanation twice.
+		// FORCE INDEX fails if the table has no primary key. Without the key, insert would add the same explanation twice.
 		check: query{text: registerCheck + "FORCE INDEX (PRIMARY) LIMIT 0"},
-		// With EMPTY_STRING_IS_NULL in MariaDB's sql_mode, an empty argument is NULL.
+		// If MariaDB's sql_mode contains EMPTY_STRING_IS_NULL, an empty argument becomes NULL.
 		insert: query{text: `INSERT INTO {table} (` + registerColumns + `) VALUES (
 			UNHEX({series}), coalesce(UNHEX({type}), X''), {start}, {first}, {last},
 			UNHEX({reason}), coalesce(UNHEX({by}), X''), {at},
@@ -127,11 +128,11 @@ var registers = map[Dialect]registerStatements{
 	},
 }
 
-// mysqlDuplicate matches MySQL's error for an existing row, which undoes only the statement. INSERT IGNORE would ignore
-// other errors too, and ON DUPLICATE KEY UPDATE needs the right to change rows.
+// mysqlDuplicate matches MySQL's error for an existing row. This error undoes only the statement, so the transaction
+// can continue. INSERT IGNORE would hide other errors too, and ON DUPLICATE KEY UPDATE needs the right to change rows.
 var mysqlDuplicate = regexp.MustCompile(`(?i)\berror 1062\b.*\bPRIMARY\b`)
 
-// forRegister returns the statements of d for a Register's table.
+// forRegister returns the statements of d for a Register with the given table name.
 func (d Dialect) forRegister(name string) (s registerStatements, err error) {
 	t, err := d.tableName(name)
 	if err != nil {

@@ -29,7 +29,7 @@ var (
 	noon     = midnight.Add(12*time.Hour + 123456*time.Microsecond)
 )
 
-// void explains that one sequence of today's IS has no document.
+// void returns an explanation for one sequence of today's IS whose document was voided.
 func void(seq int64) serial.Explanation {
 	return serial.Explanation{
 		Series: "serial:IS", Type: "IS", Start: midnight, First: seq, Last: seq, Reason: "voided", By: "Ada", At: noon,
@@ -59,7 +59,7 @@ func list(t *testing.T, r *sqlledger.Register) []serial.Explanation {
 	return all
 }
 
-// collect returns a loop's explanations and its error.
+// collect returns all explanations of a loop, and its error.
 func collect(r *sqlledger.Register, series string, start time.Time) (all []serial.Explanation, err error) {
 	for e, err := range r.Explanations(context.Background(), series, start) {
 		if err != nil {
@@ -70,7 +70,7 @@ func collect(r *sqlledger.Register, series string, start time.Time) (all []seria
 	return all, nil
 }
 
-// tick waits until the database's clock is later than all rows, so the next one is recorded later.
+// tick waits until the database's clock is later than the time of every row, so that the next row gets a later time.
 func tick(t *testing.T, d *database, db *sql.DB) {
 	t.Helper()
 	clock := map[sqlledger.Dialect]string{
@@ -91,8 +91,9 @@ func TestRegister(t *testing.T) {
 	each(t, func(t *testing.T, d *database) { registers(t, d, newRegister(t, d, d.open(t, nil))) })
 }
 
-// Explanations are returned in the order of recording, by the database's clock, whatever their At, the connection's
-// zone, and the age of the transaction. One that is added again keeps its place. A zero start stands for all periods.
+// Explanations are returned in the order in which they were recorded by the database's clock, whatever their At, the
+// time zone of the connection and the age of the transaction. An explanation that is added again keeps its position. A
+// zero start means all periods.
 func TestRegisterOrder(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
@@ -100,7 +101,7 @@ func TestRegisterOrder(t *testing.T) {
 		zone := map[sqlledger.Dialect]string{
 			sqlledger.PostgreSQL: "SET TimeZone = 'Asia/Shanghai'",
 			sqlledger.MySQL:      "SET time_zone = '+08:00'",
-			sqlledger.SQLite:     "PRAGMA busy_timeout = 5000", // it has no zones
+			sqlledger.SQLite:     "PRAGMA busy_timeout = 5000", // SQLite has no time zones
 		}[d.dialect]
 		there := d.registerOn(t, d.open(t, nil, zone))
 		var want []serial.Explanation
@@ -111,7 +112,7 @@ func TestRegisterOrder(t *testing.T) {
 			want = append(want, e)
 			return e
 		}
-		for i, r := range []*sqlledger.Register{here, there, here} { // the first process has a clock that is ahead
+		for i, r := range []*sqlledger.Register{here, there, here} { // the clock of the first process is ahead
 			require.NoError(t, r.Explain(t.Context(), next(int64(5-i), noon.Add(time.Duration(-i)*time.Hour))))
 		}
 		tx := begin(t, db)
@@ -142,7 +143,7 @@ func registers(t *testing.T, d *database, r *sqlledger.Register) {
 	t.Helper()
 	db := d.open(t, nil)
 	require.Empty(t, list(t, r))
-	// Each differs from the first in one field, or contains something that a database might change.
+	// Each explanation differs from the first one in one field, or contains text that a database might change.
 	const largest = 999_999_999_999_999
 	change := func(change func(*serial.Explanation)) serial.Explanation {
 		e := void(100)
@@ -183,7 +184,7 @@ func registers(t *testing.T, d *database, r *sqlledger.Register) {
 	}
 	require.Equal(t, recorded, list(t, r))
 
-	// The same explanations exist already, whatever the zone of their instants, and with At cut to microseconds.
+	// These are the same explanations, although their instants have another zone and At has nanoseconds.
 	zone := time.FixedZone("", 8*3600)
 	for _, e := range all {
 		e.Start, e.At = e.Start.In(zone), e.At.In(zone).Add(999*time.Nanosecond)
@@ -191,7 +192,7 @@ func registers(t *testing.T, d *database, r *sqlledger.Register) {
 	}
 	require.Equal(t, recorded, list(t, r))
 
-	// Explanations of the same instant are ordered by At, First and Last.
+	// Explanations that were recorded at the same instant are sorted by At, First and Last.
 	const atOnce = "UPDATE serial_explanations SET recorded_at = '2021-10-24 12:00:00'"
 	execSQL(t, db, atOnce)
 	slices.SortFunc(all, func(a, b serial.Explanation) int {
@@ -199,7 +200,7 @@ func registers(t *testing.T, d *database, r *sqlledger.Register) {
 	})
 	require.Equal(t, all, list(t, r))
 
-	// Series and periods are kept apart.
+	// Series and periods are separate.
 	for _, other := range []struct {
 		series string
 		start  time.Time
@@ -287,7 +288,7 @@ func TestRegisterOtherTable(t *testing.T) {
 		}
 		reserves(t, l)
 
-		// Without its key, a table would store the same explanation twice.
+		// A table without the primary key would store the same explanation twice.
 		execSQL(t, db, "CREATE TABLE loose AS SELECT * FROM serial_explanations")
 		r := d.registerOn(t, db, sqlledger.WithRegisterTable("loose"))
 		err := r.CreateTable(t.Context())
@@ -379,10 +380,10 @@ func TestExplainIn(t *testing.T) {
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorIs(t, r.ExplainIn(cancelled, conn, void(4)), context.Canceled)
-		_ = conn.Close() // some drivers have closed it
+		_ = conn.Close() // some drivers have already closed the connection
 		require.Equal(t, []serial.Explanation{void(1), void(2), void(3)}, list(t, r))
 
-		// Explain would wait for the transaction, and its error names the remedy.
+		// Explain waits for the transaction until its context ends. The error must name the remedy.
 		tx := begin(t, db)
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
@@ -393,7 +394,7 @@ func TestExplainIn(t *testing.T) {
 	})
 }
 
-// A loop has its connection until it ends, in whatever way, and every loop reads anew.
+// A loop uses its connection until the loop ends, in any way, and every loop runs the query again.
 func TestExplanationsEnd(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		if d.dialect == sqlledger.MySQL {
@@ -491,7 +492,7 @@ func TestExplanationsOfOthers(t *testing.T) {
 	})
 }
 
-// With the rights to read and to insert, everything works, but nothing can be changed.
+// With the rights to read and to insert, all methods work, but rows cannot be changed or deleted.
 func TestRegisterRights(t *testing.T) {
 	onServers(t, func(t *testing.T, d *database) {
 		admin := d.open(t, nil)
@@ -499,7 +500,7 @@ func TestRegisterRights(t *testing.T) {
 		user, db := d.name, (*sql.DB)(nil)
 		if d.dialect == sqlledger.PostgreSQL {
 			execSQL(t, admin, "CREATE ROLE "+user)
-			t.Cleanup(func() { // a role outlives its schema, and cannot be dropped while it has rights
+			t.Cleanup(func() { // a role is not dropped with its schema, and cannot be dropped while it has rights
 				for _, query := range []string{"DROP OWNED BY ", "DROP ROLE "} {
 					require.NoError(t, errOf(admin.Exec(query+user)))
 				}
@@ -508,7 +509,7 @@ func TestRegisterRights(t *testing.T) {
 			execSQL(t, admin, "GRANT SELECT, INSERT ON serial_explanations TO "+user)
 			db = d.open(t, nil, "SET ROLE "+user)
 		} else {
-			user = "u" + user[max(0, len(user)-15):] // at most 16 characters in old versions
+			user = "u" + user[max(0, len(user)-15):] // old versions allow at most 16 characters
 			execSQL(t, admin, "CREATE USER "+user)
 			t.Cleanup(func() { require.NoError(t, errOf(admin.Exec("DROP USER "+user))) })
 			execSQL(t, admin, "GRANT SELECT, INSERT ON serial_explanations TO "+user)
@@ -530,7 +531,8 @@ func TestRegisterRights(t *testing.T) {
 	})
 }
 
-// While the database is away for less than a minute, the hook tries again; then it reports the failure, once.
+// The database is unavailable. The hook must try again for a minute. If the database does not return in that time, the
+// hook must report the failure once.
 func TestRegisterHooks(t *testing.T) {
 	refused := errors.New("connection refused")
 	refuse := func(context.Context) error { return refused }
@@ -574,7 +576,7 @@ func TestRegisterHooks(t *testing.T) {
 					require.ErrorIs(t, failed[0], s.want)
 					require.Equal(t, time.Minute, took)
 				}
-				r.Hooks(nil).Unused(context.Background(), void(2)) // nobody hears of it
+				r.Hooks(nil).Unused(context.Background(), void(2)) // without a function for failures
 			})
 			want := []serial.Explanation{void(1), void(2)}
 			if s.want != nil {
@@ -585,8 +587,8 @@ func TestRegisterHooks(t *testing.T) {
 	}
 }
 
-// The database is away when a process wants to end. The error of Flush lists what is not kept, with the database's error.
-// Once the database is back, everything is kept.
+// The database is unavailable when a process wants to end. The error of Flush lists the explanations that were not
+// stored, with the database's error. After the database has returned, Flush stores all of them.
 func TestRegisterAtTheEnd(t *testing.T) {
 	d := sqlite3(t)
 	plain := newRegister(t, d, d.open(t, nil))

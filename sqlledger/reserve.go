@@ -10,23 +10,25 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// Reserve implements [serial.Ledger]: it sets aside the r.N sequences after the greater of r.Above and the last one set
-// aside for that series and period, and returns the one before them. It takes one short transaction, which is on disk
-// before Reserve returns. Other reservations for the same series wait until it ends.
+// Reserve implements [serial.Ledger]. It reserves r.N sequences of the series and period. They begin after r.Above, or
+// after the last reserved sequence if that is larger. Reserve returns the sequence before the first of them. It uses
+// one short transaction, which is on disk before Reserve returns. Other reservations for the same series wait until
+// this transaction ends.
 //
-// The series has 1 to 255 bytes; period, calendar and print mark have 1 to 64; r.Above is 0 to 10^15-1 and r.N 1 to
-// 10^15-1. Anything else is refused without using the database. The database refuses a last sequence beyond 2^63-1.
+// The series must have 1 to 255 bytes, and the period, the calendar and the print mark 1 to 64 bytes each. r.Above must
+// be 0 to 10^15-1, and r.N 1 to 10^15-1. Reserve rejects other arguments without using the database. The database
+// rejects a last sequence above 2^63-1.
 //
-// The first reservation of a series decides its calendar, and the first one of a period its print mark. Another
-// calendar or print mark causes an error that matches [serial.ErrConflict]; nothing is set aside. [Ledger.Purge]
-// removes print marks with their periods, but never a calendar.
+// The first reservation of a series determines its calendar, and the first reservation of a period determines its print
+// mark. If a later reservation has a different calendar or print mark, the error matches [serial.ErrConflict], and
+// nothing is reserved. [Ledger.Purge] removes print marks with their periods, but never a calendar.
 //
-// Inside a transaction, do not wait for Reserve if the transaction has the only connection of the pool or, with SQLite,
-// has written to the same file: Reserve would wait for the transaction until ctx ends. The error then says so.
+// Do not wait for Reserve in a transaction that uses the only connection of the pool or, on SQLite, has written to the
+// same file. Reserve would then wait for that transaction until ctx ends. The error mentions this possibility.
 //
-// After a deadlock, or if a lock is in the way, Reserve tries again, for 30 s at most, while the context lives. Other
-// errors are the driver's, wrapped; once the context has ended, they match its error too. After an error or a cancelled
-// call, the block may have been set aside: it is then a gap.
+// After a deadlock, or if the database reports that a lock is in the way, Reserve tries again for up to 30 s or until
+// ctx ends. It returns other errors of the driver wrapped; if ctx has ended, they also match the error of ctx. After an
+// error or a canceled call, the block may have been reserved, and is then a gap.
 func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64, err error) {
 	for _, a := range []struct {
 		name             string
@@ -53,7 +55,8 @@ func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64
 	return after, nil
 }
 
-// reserve is Reserve within a transaction, which must not be committed after an error.
+// reserve does what Reserve does, in a transaction that has begun. The caller must not commit the transaction after an
+// error.
 func (l *Ledger) reserve(ctx context.Context, c *sql.Conn, r serial.Reservation) (after int64, err error) {
 	args := arguments{
 		"series": []byte(r.Series), "period": []byte(r.Period), "calendar": []byte(r.Calendar), "print": []byte(r.Print),

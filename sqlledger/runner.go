@@ -13,20 +13,20 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-const patience = 30 * time.Second // limit of repeating after deadlocks and lock waits, if the context allows more
+const patience = 30 * time.Second // time for which a transaction is repeated after deadlocks and lock waits
 
 // A runner runs the transactions of a Ledger or a Register.
 type runner struct {
 	db      *sql.DB
 	dialect Dialect
-	durable bool // SQLite must make commits durable
+	durable bool // whether commits must be durable on SQLite
 
-	// For messages: the table, the name of its purpose, how a caller with an open transaction avoids waiting for it, and
-	// what to do if the table has another shape.
+	// For error messages: the table, the name of its purpose, advice for a caller that has a transaction open, and
+	// advice if the table has the wrong columns.
 	table, name, advice, outdated string
 }
 
-// An unfitError is the database's error for a table that is missing or has another shape.
+// An unfitError wraps the database's error for a table that is missing or has the wrong columns.
 type unfitError struct {
 	error
 	remedy string
@@ -35,19 +35,20 @@ type unfitError struct {
 func (e unfitError) Error() string { return e.remedy + ": " + e.error.Error() }
 func (e unfitError) Unwrap() error { return e.error }
 
-// Remedy returns what ends the error. Package serialcmd prints it.
+// Remedy returns what the user can do. Package serialcmd prints it.
 func (e unfitError) Remedy() string { return e.remedy }
 
-// do runs f in a transaction, and repeats it if that may help.
+// do runs f in a transaction, and repeats the transaction after errors that allow it.
 func (r *runner) do(ctx context.Context, what string, f func(*sql.Conn) error) error {
 	end := time.Now().Add(patience)
-	var before error // of the previous attempt
+	var before error // error of the previous attempt
 	for wait := time.Millisecond; ; wait = min(2*wait, 64*time.Millisecond) {
 		again, err := r.try(ctx, f)
 		if err == nil {
 			return nil
 		}
-		// The error of the context says less than the error that led to the repetition.
+		// If ctx has ended during a repetition, return the error that caused the repetition, because it is more helpful
+		// than the error of ctx.
 		if before != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			again, err = true, before
 		}
@@ -67,7 +68,8 @@ func (r *runner) do(ctx context.Context, what string, f func(*sql.Conn) error) e
 	}
 }
 
-// failed returns the error for the caller.
+// failed returns the error for the caller. It adds advice if the table is missing or has the wrong columns, and the
+// error of ctx if ctx has ended.
 func (r *runner) failed(ctx context.Context, what string, err error) error {
 	switch {
 	case r.dialect.outdated(err):
@@ -82,14 +84,15 @@ func (r *runner) failed(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("sqlledger: %s: %w", what, err)
 }
 
-// itself returns advice for a caller who waited in vain, perhaps for its own transaction, which cannot be detected
-// here.
+// itself returns advice for a caller that has waited without success. It may have waited for its own transaction, which
+// cannot be detected here.
 func (r *runner) itself() string {
 	return "if the caller has a transaction open here, it waits for itself: " + r.advice
 }
 
-// try runs f once in a transaction, and reports whether to repeat it. It does not use a [sql.Tx]: with some drivers its
-// Commit does not end with the context, and it has no BEGIN IMMEDIATE.
+// try runs f once in a transaction, and reports whether the transaction may be repeated. It does not use a [sql.Tx],
+// because with some drivers Commit does not return when the context ends, and because a sql.Tx does not support BEGIN
+// IMMEDIATE.
 func (r *runner) try(ctx context.Context, f func(*sql.Conn) error) (again bool, err error) {
 	waits := r.db.Stats().WaitCount
 	c, err := r.db.Conn(ctx)
@@ -118,7 +121,7 @@ func (r *runner) try(ctx context.Context, f func(*sql.Conn) error) (again bool, 
 	committing := false
 	_, err = c.ExecContext(ctx, dialects[r.dialect].begin)
 	if err != nil && r.dialect.again(err, false) {
-		return true, err // nothing has begun
+		return true, err // no transaction was begun
 	}
 	if err == nil {
 		err = f(c)
@@ -130,14 +133,14 @@ func (r *runner) try(ctx context.Context, f func(*sql.Conn) error) (again bool, 
 	if err == nil {
 		return false, nil
 	}
-	conflict := errors.Is(err, serial.ErrConflict) // detected here, not by the database
+	conflict := errors.Is(err, serial.ErrConflict) // found by this package, not by the database
 	again = !conflict && r.dialect.again(err, committing)
 	if (again || conflict) && ctx.Err() == nil {
 		if _, failed := c.ExecContext(ctx, "ROLLBACK"); failed == nil {
 			return again, err
 		}
 	}
-	// The transaction may still be open, or the server may be a former primary: do not reuse this connection.
+	// Close this connection: its transaction may still be open, or its server may be a former primary.
 	_ = c.Raw(func(any) error { return driver.ErrBadConn })
 	return again, err
 }

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// These are the tables that [Ledger.CreateTable] creates, with the default name, for programs that manage their schema
-// themselves. A table may have more columns if they have defaults. The types must stay: names are bytes, because a
-// comparison of text may treat "IS" as equal to "is" or to "IS ".
+// These statements create the table of a Ledger with its default name, as [Ledger.CreateTable] does. They are for
+// programs that manage their schema themselves. A table may have additional columns if these have defaults. Do not
+// change the types: names are stored as bytes, because a text comparison may treat "IS" as equal to "is" or to "IS ".
 //
-// A period's row has its print mark in the column settings. Each series has one more row, whose period is empty: its
-// settings are the calendar.
+// The row of a period has the print mark in the column settings. Each series has one more row. Its period is empty, and
+// settings contains the calendar.
 //
-// To read a table in PostgreSQL: SELECT convert_from(series, 'UTF8'), last FROM serial_ledger. Elsewhere no conversion
-// is needed.
+// To read a table in PostgreSQL, use SELECT convert_from(series, 'UTF8'), last FROM serial_ledger. Other databases need
+// no conversion.
 const (
 	PostgreSQLSchema = `CREATE TABLE IF NOT EXISTS serial_ledger (
 	series      bytea       NOT NULL,
@@ -46,14 +46,14 @@ const (
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
-// A tableName is a table's name in the forms that statements need.
+// A tableName contains the name of a table in the forms that statements need.
 type tableName struct {
-	quoted string // with its schema, if given
-	name   string // without its schema
-	in     string // its schema as an expression in MySQL
+	quoted string // quoted, with the schema if the name has one
+	name   string // without the schema
+	in     string // MySQL expression for the schema
 }
 
-// tableName returns the forms of a table's name. The name may begin with a schema, but not in SQLite, where a schema is
+// tableName parses and checks the name of a table. The name may include a schema, except on SQLite, where a schema is
 // another file.
 func (d Dialect) tableName(name string) (t tableName, err error) {
 	s, ok := dialects[d]

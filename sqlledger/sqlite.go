@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// keepSQLite makes SQLite's commits durable on this connection, until restore is called. It fails if SQLite cannot. No
-// transaction may have begun.
+// keepSQLite makes commits durable on this connection until restore is called. It returns an error if SQLite cannot
+// make them durable. It must be called before a transaction begins.
 func keepSQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	var file, journal string
 	var synchronous int
@@ -27,14 +27,15 @@ func keepSQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 			return nil, err
 		}
 	}
-	// Every connection to :memory: has its own database, and would set the same block aside again.
+	// Every connection to :memory: has a separate database, and would reserve the same block again.
 	if file == "" {
 		return nil, lossy("it is in memory or temporary")
 	}
 	if slices.Contains([]string{"off", "memory"}, journal) {
 		return nil, lossy("journal_mode is " + journal)
 	}
-	// Below FULL, a power cut loses the latest commits; with FULL it can too, unless there is a WAL.
+	// With a synchronous setting below FULL, a power failure can lose the latest commits. With FULL it can lose them,
+	// too, unless the journal is a WAL.
 	const extra = 3
 	if synchronous == extra {
 		return func() {}, nil
@@ -43,14 +44,14 @@ func keepSQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 		return nil, err
 	}
 	return func() {
-		// If this fails, the connection is slower, but no less safe.
+		// If this fails, later commits on the connection are slower, but still safe.
 		_, _ = c.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA main.synchronous = %d", synchronous))
 	}, nil
 }
 
-// hurrySQLite makes SQLite give up waiting for a lock well before ctx ends, until restore is called. Some drivers do
-// not interrupt that wait, and SQLite counts the sleeps it asked for, not how long they took. If the wait outlasted
-// ctx, the error would not name the lock.
+// hurrySQLite reduces the busy timeout of the connection until restore is called, so that SQLite stops waiting for a
+// lock well before ctx ends. Otherwise the wait could outlast ctx, and the error would not mention the lock. Some
+// drivers do not interrupt this wait, and SQLite adds up the requested sleeps, not the actual time.
 func hurrySQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -66,8 +67,8 @@ func hurrySQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	}
 	set := func(ctx context.Context, value int64) error {
 		_, err := c.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", value))
-		if err != nil { // it may have been set anyway, and the connection's next user would wait too briefly
-			_ = c.Raw(func(any) error { return driver.ErrBadConn }) // do not reuse it
+		if err != nil { // the timeout may have been set anyway, and would be too short for the next user of the connection
+			_ = c.Raw(func(any) error { return driver.ErrBadConn }) // closes the connection
 		}
 		return err
 	}

@@ -4,6 +4,6 @@ package sqlledger_test
 
 import "modernc.org/sqlite"
 
-// The driver is SQLite's C, translated to Go. With the race detector it takes a quarter of an hour to compile, and it
-// does not use this package's concurrency. So race builds leave it out.
+// This driver is SQLite's C code translated to Go. With the race detector, it takes a quarter of an hour to compile.
+// This package does not depend on the driver's concurrency, so race builds omit it.
 func init() { sqliteDriver = new(sqlite.Driver) }

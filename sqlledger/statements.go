@@ -2,38 +2,40 @@ package sqlledger
 
 import "strings"
 
-// statements are the statements of one dialect. In them, {table} stands for the quoted table, {name} and {in} for its
-// name and schema as values, and {none} for the empty period of a series' own row, whose literal differs. Other names
-// in braces are arguments; see arguments.
+// statements contains the statements of one dialect. In their texts, {table} stands for the quoted table, {name} and
+// {in} for its name and its schema as values, and {none} for the empty period of the row of a series, whose literal
+// depends on the dialect. Other names in braces are arguments; see arguments.
 //
-// Every reservation locks its series' row first, and then its period's row. So reservations with different calendars
-// run one after another, whatever their periods, and cannot deadlock.
+// Every reservation locks the row of the series first, and then the row of the period. So reservations of one series
+// with different calendars run one after another, in whatever period, and cannot deadlock.
 type statements struct {
 	schema string
 	quote  string // quotation mark around an identifier
-	keys   string // a row's key in hexadecimal
-	empty  string // an empty value of the columns' type
+	keys   string // key columns of a row in hexadecimal
+	empty  string // empty value of the columns' type
 	begin  string
-	ago    string // instant {seconds} ago
+	ago    string // expression for the instant {seconds} ago
 
-	// upsert is executed before read. It is empty if read does all the work.
+	// upsert is executed before read. It is empty if read does everything.
 	upsert query
 
-	// read returns the sequence before the block; the setting that could let the block be lost in a crash, or NULL; the
-	// table's schema; the calendar kept for the series, and the print mark kept for the period, both in hexadecimal.
+	// read returns the sequence before the block; the reason why a crash could lose the block, or NULL; the schema of
+	// the table; the calendar stored for the series; and the print mark stored for the period. The last two are in
+	// hexadecimal.
 	read query
 
-	// These are used if read cannot return everything: kept returns the last sequence of the period, if its row and the
-	// row of its series have the settings; show returns the table's CREATE statement.
+	// The following statements are used if read cannot return everything. kept returns the last sequence of the period
+	// if the rows of the period and of the series have the expected settings. show returns the CREATE statement of the
+	// table.
 	kept, show query
 
-	check, old, remove query // forTable fills them in
+	check, old, remove query // set by forTable
 }
 
-// check fails if the table lacks a column that earlier versions did not have.
+// check fails if the table lacks the column settings, which earlier versions did not have.
 const check = `SELECT settings FROM {table} LIMIT 0`
 
-// altered is the message if a row differs from what the statement wrote.
+// altered is the error message if a row differs from what the statement wrote.
 const altered = "a trigger or a rule changes what is written"
 
 var dialects = map[Dialect]statements{
@@ -42,13 +44,14 @@ var dialects = map[Dialect]statements{
 		quote:  `"`,
 		keys:   "encode(series, 'hex'), encode(period, 'hex')",
 		empty:  "''::bytea",
-		// Under a stricter isolation, which may be the database's default, transactions that wait for a row would fail.
+		// At a stricter isolation level, which may be the database's default, a transaction that waits for a row could
+		// fail.
 		begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
 		ago:   "now() - {seconds}::bigint * interval '1 second'",
-		// The period's row is made from s, so the series' row comes first. set_config holds until the end of this
-		// transaction, its COMMIT included. The subquery for max(o.last) sees what was committed when the statement
-		// began: the row's last sequence before it was at least that. pg_catalog is named because a temporary pg_class
-		// would hide its table.
+		// The row of the period is selected from s, so the row of the series is written first. set_config is in effect
+		// until the end of this transaction, including its COMMIT. The subquery with max(o.last) sees the data that was
+		// committed before the statement began, and the row's last sequence can only have grown since then. The schema
+		// pg_catalog is written out, because a temporary table named pg_class would otherwise hide the catalog.
 		read: query{text: `WITH s AS (
 			INSERT INTO {table} AS s (series, period, settings, last, reserved_at)
 			VALUES ({series}::bytea, {none}, {calendar}::bytea, 0, clock_timestamp())
@@ -76,20 +79,21 @@ var dialects = map[Dialect]statements{
 		schema: MySQLSchema,
 		quote:  "`",
 		keys:   "hex(series), hex(period)",
-		empty:  "X''", // with EMPTY_STRING_IS_NULL in MariaDB's sql_mode, '' is NULL
-		// Not READ COMMITTED: servers that replicate statements refuse to write under it.
+		empty:  "X''", // if MariaDB's sql_mode contains EMPTY_STRING_IS_NULL, '' becomes NULL
+		// The isolation level is not READ COMMITTED, because servers with statement-based replication reject writes at
+		// that level.
 		begin: "START TRANSACTION READ WRITE",
 		ago:   "UTC_TIMESTAMP(6) - INTERVAL {seconds} SECOND",
-		// LAST_INSERT_ID(x) returns x, and LAST_INSERT_ID() in read returns it again: the period's sequence before the
-		// block, or 0 for a new row. It is unsigned; only for a signed sum is one too large for the column always an
-		// error.
+		// LAST_INSERT_ID(x) returns x and stores it for LAST_INSERT_ID() in read. It is the sequence before the block, or 0
+		// for a new row. The value is unsigned, so it is cast: only a signed sum always causes an error if it is too large
+		// for the column.
 		upsert: query{text: `INSERT INTO {table} (series, period, settings, last, reserved_at)
 			VALUES ({series}, {none}, {calendar}, 0, UTC_TIMESTAMP(6)),
 				({series}, {period}, {print}, {first} + LAST_INSERT_ID(0), UTC_TIMESTAMP(6))
 			ON DUPLICATE KEY UPDATE reserved_at = UTC_TIMESTAMP(6),
 				last = IF(period = {none}, 0, CAST(LAST_INSERT_ID(GREATEST(last, {above})) AS SIGNED) + {n})`},
-		// With a binary log, recovery rolls back what InnoDB has and the log does not. In a table with AUTO_INCREMENT,
-		// LAST_INSERT_ID() may be that column's value.
+		// If there is a binary log, recovery rolls back transactions that InnoDB has but the log lacks, so the log must be
+		// on disk, too. If the table has an AUTO_INCREMENT column, LAST_INSERT_ID() may be the value of that column.
 		read: query{text: `SELECT r.below, CASE
 				WHEN NOT EXISTS (SELECT 1 FROM information_schema.tables
 					WHERE table_schema = {in} AND table_name = '{name}' AND engine = 'InnoDB')
@@ -105,8 +109,8 @@ var dialects = map[Dialect]statements{
 				WHERE series = {series} AND period = {none} HAVING count(*) > 0) s,
 				(SELECT max(last) - {n} AS below, max(settings) AS print, count(*) AS found FROM {table}
 				WHERE series = {series} AND period = {period} HAVING count(*) > 0) r`},
-		// In all versions, only this shows that a temporary table hides the one listed in information_schema. It needs
-		// a right to the whole table: a right to columns is not enough.
+		// This is the only statement that shows in all versions that a temporary table hides the one that is listed in
+		// information_schema. It needs a right to the whole table. Rights to columns are not enough.
 		show: query{text: "SHOW CREATE TABLE {table}"},
 	},
 	SQLite: {
@@ -124,13 +128,13 @@ var dialects = map[Dialect]statements{
 			ON CONFLICT (series, period) DO UPDATE SET last = max(last, {above}) + {n}, reserved_at = excluded.reserved_at
 			RETURNING last - {n}, NULL, 'main',
 				(SELECT hex(settings) FROM {table} WHERE series = {series} AND period = {none}), hex(settings)`},
-		// RETURNING does not see what AFTER triggers do.
+		// RETURNING does not see the changes of AFTER triggers.
 		kept: query{text: `SELECT last FROM {table} WHERE series = {series} AND period = {period} AND settings = {print}
 			AND EXISTS (SELECT 1 FROM {table} WHERE series = {series} AND period = {none} AND settings = {calendar})`},
 	},
 }
 
-// forTable returns the statements of d for a table.
+// forTable returns the statements of d for a Ledger with the given table name.
 func (d Dialect) forTable(name string) (s statements, err error) {
 	t, err := d.tableName(name)
 	if err != nil {

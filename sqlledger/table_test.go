@@ -11,7 +11,8 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// If one connection has a temporary table of the ledger's name, nothing is set aside in that table.
+// If a connection has a temporary table with the name of the ledger's table, nothing may be reserved in the temporary
+// table.
 func TestHidden(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		schemas := map[sqlledger.Dialect][]string{
@@ -24,13 +25,13 @@ func TestHidden(t *testing.T) {
 		for _, schema := range schemas {
 			db := d.open(t, nil, strings.Replace(schema, "CREATE", "CREATE TEMPORARY", 1))
 			after, err := d.ledgerOn(t, db).Reserve(t.Context(), days("IS", day, 0, 10))
-			if d.dialect == sqlledger.SQLite { // its statements name the schema
+			if d.dialect == sqlledger.SQLite { // the statements for SQLite name the schema
 				requireResult(t, int64(10))(after, err)
 				continue
 			}
 			require.ErrorContains(t, err, "sqlledger: reserve: the database can lose what it commits: the table is ")
 			require.ErrorContains(t, err, "temporary")
-			// If the name includes the schema, the table is hidden in MySQL and found in PostgreSQL.
+			// If the name includes the schema, the temporary table still hides the table on MySQL, but not on PostgreSQL.
 			named := d.ledgerOn(t, db, sqlledger.WithTable(d.name+".serial_ledger"))
 			if after, err = named.Reserve(t.Context(), days("IS", day, 0, 10)); d.dialect == sqlledger.PostgreSQL {
 				requireResult(t, int64(10))(after, err)
@@ -39,7 +40,7 @@ func TestHidden(t *testing.T) {
 			}
 		}
 	})
-	// The catalogue tables that the statements read cannot be hidden either.
+	// A temporary table cannot hide the catalog tables that the statements read, either.
 	t.Run("PostgreSQL/catalogue", func(t *testing.T) {
 		d := postgres(t)
 		db := d.open(t, nil)
@@ -52,7 +53,8 @@ func TestHidden(t *testing.T) {
 	})
 }
 
-// Without its table, every call names the table and CreateTable, which ends that. Another missing table does not count.
+// If the table is missing, the error of every call names the table, and CreateTable as the remedy. If another table is
+// missing, the error does not.
 func TestMissingTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
@@ -98,7 +100,7 @@ func TestMissingTable(t *testing.T) {
 	})
 }
 
-// On a connection where the name refers to another schema's table, nothing is set aside.
+// If the name refers to a table of another schema on one connection, nothing is reserved there.
 func TestOtherSchema(t *testing.T) {
 	onServers(t, func(t *testing.T, d *database) {
 		to := map[sqlledger.Dialect]string{sqlledger.PostgreSQL: "SET search_path = ", sqlledger.MySQL: "USE "}[d.dialect]
@@ -119,7 +121,7 @@ func TestOtherSchema(t *testing.T) {
 	})
 }
 
-// If a trigger changes what is written, nothing is set aside.
+// If a trigger changes the row that Reserve writes, nothing is reserved.
 func TestAltered(t *testing.T) {
 	const altered = "sqlledger: reserve: the database can lose what it commits: a trigger or a rule changes what is " +
 		"written"
@@ -190,7 +192,8 @@ func TestAltered(t *testing.T) {
 	})
 }
 
-// Without the key, MySQL would insert another row each time.
+// Without a primary key, MySQL would insert another row for each reservation, so Reserve must fail. With AUTO_INCREMENT
+// in the table, Reserve must work.
 func TestMySQLKeys(t *testing.T) {
 	t.Run("none", func(t *testing.T) {
 		d := mariadb(t)

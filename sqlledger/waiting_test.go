@@ -13,8 +13,8 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// A caller that reserves a block within a transaction on the pool's only connection learns that it waited for itself.
-// With SQLite, another connection does not help, because the file allows one writer.
+// A caller reserves a block in a transaction that uses the only connection of the pool. The error must mention that the
+// caller may have waited for itself. On SQLite, more connections do not help, because the file allows only one writer.
 func TestWaitsForItself(t *testing.T) {
 	const advice = "take the number before the transaction begins, or "
 	each(t, func(t *testing.T, d *database) {
@@ -29,7 +29,7 @@ func TestWaitsForItself(t *testing.T) {
 		require.NoError(t, tx.Rollback())
 		require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 1))))
 	})
-	for _, busy := range []string{"0", "60000"} { // the driver ignores the context while it waits for the file
+	for _, busy := range []string{"0", "60000"} { // while the driver waits for the file, it ignores the context
 		t.Run("SQLite/"+busy, func(t *testing.T) {
 			t.Parallel()
 			d := sqlite3(t).with("_pragma=busy_timeout(" + busy + ")")
@@ -37,7 +37,7 @@ func TestWaitsForItself(t *testing.T) {
 			l := newLedger(t, d, db)
 			tx := begin(t, db)
 			require.NoError(t, errOf(tx.Exec("CREATE TABLE orders (number text)")))
-			// SQLite counts the sleeps that it requests, which a busy machine lengthens, especially the short ones at first.
+			// SQLite adds up the sleeps that it requests, but on a busy machine, especially the short first ones take longer.
 			err := reserveWithin(t, l, 4*time.Second)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.ErrorContains(t, err, "is locked")
@@ -51,8 +51,8 @@ func TestWaitsForItself(t *testing.T) {
 	}
 }
 
-// If a context ends while a reservation changes the connection's busy timeout, no connection keeps a timeout that is
-// too short.
+// A context ends while a reservation changes the busy timeout of a connection. No connection may remain in the pool
+// with a timeout that is too short.
 func TestWaitChangedAtTheEnd(t *testing.T) {
 	for name, nth := range map[string]int{"shortened": 1, "restored": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestWaitChangedAtTheEnd(t *testing.T) {
 	}
 }
 
-// An unreachable server is a different case, even for a pool of one connection.
+// If the server is unreachable, the error must not mention a transaction, even if the pool has only one connection.
 func TestWaitsForTheNetwork(t *testing.T) {
 	db := sql.OpenDB(&connector{connect: func(ctx context.Context) (driver.Conn, error) {
 		<-ctx.Done()
@@ -97,7 +97,7 @@ func begin(t *testing.T, db *sql.DB) *sql.Tx {
 	return tx
 }
 
-// reserveWithin reserves a block with a context that ends.
+// reserveWithin reserves a block with a context that ends after limit.
 func reserveWithin(t *testing.T, l *sqlledger.Ledger, limit time.Duration) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
