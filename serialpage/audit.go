@@ -15,22 +15,23 @@ import (
 
 const longestHistory = 10_000 // periods
 
-// An audit is a report with its time.
+// An audit is the report of a period, with the time at which the audit ended.
 type audit struct {
 	serial.Report
 	at     time.Time
 	period span
-	stored bool // without Stored, the report only says what was issued
+	stored bool // whether the series has Stored; without it, only the issued numbers of the report are meaningful
 
 	replaced    []replacement
-	replacedCut bool // there may be others
+	replacedCut bool // whether replaced may be incomplete
 
-	sought       int64 // sequence for which it was made, and of which it has the texts; 0 if there is none
-	explanations int   // explanations that were read
+	sought       int64 // sequence that was looked up, whose stored texts the report contains; 0 if there was none
+	explanations int   // number of explanations that were read
 }
 
-// audit returns the account of a period: one less than a minute old that knows a sequence, or a new one. A new one is
-// completed even if the client leaves, so it is there when the client comes back. seq is 0 if nothing was looked up.
+// audit returns the account of a period. It reuses an account that is less than a minute old, if this account has
+// everything that the page shows about seq. Otherwise, it makes a new one, and completes it even if the client
+// disconnects, so that the client finds the account when it tries again. seq is 0 if no number was looked up.
 func (h *handler) audit(ctx context.Context, w http.ResponseWriter, numbers printer, seq int64) (
 	made *audit, err error) {
 	k := periodKey{numbers.series.Key, numbers.period.Start.Unix()}
@@ -49,7 +50,7 @@ func (h *handler) audit(ctx context.Context, w http.ResponseWriter, numbers prin
 	return makeAudit(ctx, numbers, seq)
 }
 
-// makeAudit accounts for the numbers of a period, and records all that it sees of a sequence.
+// makeAudit accounts for the numbers of a period. If seq is not 0, the report also contains the stored texts of seq.
 func makeAudit(ctx context.Context, numbers printer, seq int64) (*audit, error) {
 	s, p := numbers.series, numbers.period
 	used := noTexts
@@ -81,7 +82,7 @@ func makeAudit(ctx context.Context, numbers printer, seq int64) (*audit, error) 
 	return a, nil
 }
 
-// counting yields what all yields, and calls count for each.
+// counting yields the elements of all, and calls count for each of them.
 func counting[T any](all iter.Seq2[T, error], count func()) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for v, err := range all {
@@ -92,13 +93,14 @@ func counting[T any](all iter.Seq2[T, error], count func()) iter.Seq2[T, error] 
 	}
 }
 
-// bytes is roughly the memory that an audit takes: its report has two bits for each number, and its lists.
+// bytes estimates the memory that an audit occupies. Its report stores two bits for each number, and several lists.
 func (a *audit) bytes() int {
 	const lists, explanation = 500_000, 128
 	return lists + int(a.Count/4) + a.explanations*explanation
 }
 
-// unknownTexts returns the contradicted sequences whose stored texts another audit must find. There are few, if any.
+// unknownTexts returns the contradicted sequences of a report that has not recorded their stored texts. They are
+// usually few. If there are any, makeAudit audits the period again to find these texts.
 func unknownTexts(r *serial.Report) (seqs []int64) {
 	for _, n := range r.Contradicted[:min(len(r.Contradicted), mostListed-1)] { // with the one that is looked up
 		if len(r.Lookup(n.Seq).Texts) == 0 {
@@ -108,7 +110,8 @@ func unknownTexts(r *serial.Report) (seqs []int64) {
 	return seqs
 }
 
-// text returns the text with which a number of a list is stored, or "" if that is not known.
+// text returns the text with which a listed number is stored. If this text is not known, it returns the number as
+// printed, or "" if its date is not known, either.
 func (a *audit) text(n serial.Number) string {
 	if texts := a.Lookup(n.Seq).Texts; len(texts) > 0 {
 		return strings.Trim(texts[0], blanks)
@@ -116,7 +119,7 @@ func (a *audit) text(n serial.Number) string {
 	return n.String()
 }
 
-// texts returns the texts of numbers, or their sequences where these are not known.
+// texts returns the stored text of each number, or its sequence if the text is not known.
 func (a *audit) texts(numbers []serial.Number) []string {
 	all := []string{}
 	for _, n := range numbers {
@@ -125,7 +128,8 @@ func (a *audit) texts(numbers []serial.Number) []string {
 	return all
 }
 
-// auditError says why a period has no account.
+// auditError returns the problem to show if a period could not be audited because of err. It distinguishes a lost
+// counter, a failure, a period that has not begun, and a period without a record.
 func auditError(ctx context.Context, s *Series, p span, err error) error {
 	if errors.Is(err, serial.ErrCounterLost) {
 		return &problem{status: http.StatusServiceUnavailable, cause: err,
@@ -144,20 +148,20 @@ func auditError(ctx context.Context, s *Series, p span, err error) error {
 		text: "There is no record of this period: it is no longer kept, or no number was issued in it."}
 }
 
-// noTexts yields nothing.
+// noTexts is an empty sequence of stored numbers.
 func noTexts(func(string, error) bool) {}
 
-// mostProbed is how many explained numbers of a period are looked up to find replaced explanations.
+// mostProbed is the largest number of explained sequences of a period that replacements looks up.
 const mostProbed = 20_000
 
-// A replacement is an explanation that does not count for some missing numbers, and the one that counts instead.
+// A replacement is an earlier explanation of some missing numbers, with the explanation that counts instead.
 type replacement struct {
 	serial.Range
 	old, by serial.Explanation
 }
 
-// replacements returns the explanations that fit a missing number but do not count for it, in the order of the numbers.
-// more reports that there may be others.
+// replacements returns the explanations of missing numbers that another explanation has replaced, in the order of the
+// numbers. more reports whether the list may be incomplete.
 func replacements(r *serial.Report) (list []replacement, more bool) {
 	probed := 0
 	for _, x := range r.Explained {
@@ -185,7 +189,7 @@ func replacements(r *serial.Report) (list []replacement, more bool) {
 	return list, listedIn(r.Explained) < r.ExplainedCount
 }
 
-// listedIn returns how many numbers a list of explained ranges has.
+// listedIn returns the total count of the numbers in the ranges of a list.
 func listedIn(list []serial.Explained) (n int64) {
 	for _, e := range list {
 		n += size(e.Range)
@@ -193,7 +197,8 @@ func listedIn(list []serial.Explained) (n int64) {
 	return n
 }
 
-// plain returns an explanation without its series and period, in a form that == compares correctly.
+// plain returns e without its series and period, and with a normalized time, so that two explanations can be compared
+// with ==.
 func plain(e serial.Explanation) serial.Explanation {
 	e.Series, e.Type, e.Start, e.At = "", "", time.Time{}, e.At.Round(0).UTC()
 	return e

@@ -12,37 +12,40 @@ import (
 )
 
 const (
-	atOnce       = 2           // running audits
-	keptFor      = time.Minute // a report
-	keptBytes    = 64 << 20    // of reports
+	atOnce       = 2           // largest number of audits that run at the same time
+	keptFor      = time.Minute // time during which a report is reused
+	keptBytes    = 64 << 20    // largest estimated memory of all kept reports
 	keptOutcomes = 100_000
 )
 
-// A periodKey names a period of a series.
+// A periodKey identifies a period of a series.
 type periodKey struct {
-	series string // its Key
-	start  int64  // Unix seconds
+	series string // Key of the series
+	start  int64  // start of the period in Unix seconds
 }
 
-// audits are the running audits and what is kept of earlier ones. At most one audit runs at a time for a period, and at
-// most two in all.
+// audits has the running audits, and the reports and outcomes of earlier ones. At most two audits run at the same time,
+// and at most one for each period.
 type audits struct {
 	mu       sync.Mutex            // guards all fields below
-	running  map[periodKey]bool    // whether the report will be kept
-	ended    chan struct{}         // closed when an audit ends
-	reports  map[periodKey]*audit  // used for a minute
-	outcomes map[periodKey]outcome // last outcome of each period
+	running  map[periodKey]bool    // running audits; the value is false if the report must not be kept
+	ended    chan struct{}         // closed when any audit ends
+	reports  map[periodKey]*audit  // reports that are at most a minute old
+	outcomes map[periodKey]outcome // outcome of the last audit of each period
 }
 
-// An outcome is what is kept of an audit after a minute.
+// An outcome is a summary of an audit. It is kept longer than the report.
 type outcome struct {
 	At, Start                      time.Time
 	Stored, Explained, Unexplained int64
 	Clean                          bool
 
-	last      int64     // sequence that was issued last
-	explained time.Time // when numbers of the period were last explained through this handler
-	empty     bool      // another period than the current one, without numbers: it may have been typed
+	last      int64     // last issued sequence at the time of the audit
+	explained time.Time // time at which numbers of the period were last explained through this handler
+
+	// empty reports whether the period has no numbers and is not the current one. Such a period is not counted, because
+	// a reader may have typed its address.
+	empty bool
 }
 
 func newAudits() *audits {
@@ -58,8 +61,8 @@ func (a *audits) fresh(k periodKey) (*audit, bool) {
 	return kept, found && time.Since(kept.at) < keptFor
 }
 
-// begin reports whether an audit may run now. If so, the caller must call end. Otherwise, ended is closed when another
-// audit ends.
+// begin reserves a slot for an audit of a period. If ok is true, the caller must call end. If ok is false, the audit
+// must not run now, and the channel ended is closed when another audit ends.
 func (a *audits) begin(k periodKey) (ok bool, ended <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -70,7 +73,8 @@ func (a *audits) begin(k periodKey) (ok bool, ended <-chan struct{}) {
 	return true, nil
 }
 
-// end ends an audit. It keeps the report, unless the report is nil or numbers were explained during the audit.
+// end releases the slot that begin reserved. It keeps the audit, unless the audit is nil or numbers of the period were
+// explained while it was running.
 func (a *audits) end(k periodKey, made *audit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,11 +92,12 @@ func (a *audits) end(k periodKey, made *audit) {
 	}
 }
 
-// dropReports drops reports that are no longer used, and the oldest ones if all together take too much memory.
+// dropReports deletes reports that are older than a minute. If the remaining reports take more than keptBytes, it also
+// deletes the oldest of them.
 func (a *audits) dropReports() {
 	bytes := 0
 	for _, k := range slices.SortedFunc(maps.Keys(a.reports), func(x, y periodKey) int {
-		return a.reports[y].at.Compare(a.reports[x].at) // the newest first
+		return a.reports[y].at.Compare(a.reports[x].at) // newest first
 	}) {
 		kept := a.reports[k]
 		if bytes += kept.bytes(); bytes > keptBytes || time.Since(kept.at) >= keptFor {
@@ -101,7 +106,8 @@ func (a *audits) dropReports() {
 	}
 }
 
-// keep keeps the outcome of a period from a check of all periods that began at at, unless a later audit has one.
+// keep stores the outcome of a period after a check of all periods that began at the time at. It changes nothing if a
+// later audit of the period has already stored its outcome.
 func (a *audits) keep(series string, p span, r *serial.Report, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,7 +117,8 @@ func (a *audits) keep(series string, p span, r *serial.Report, at time.Time) {
 	}
 }
 
-// note keeps the outcome of an audit.
+// note stores the outcome of an audit. The caller holds mu. If keptOutcomes is reached, note deletes an arbitrary
+// outcome.
 func (a *audits) note(k periodKey, p span, r *serial.Report, at time.Time) {
 	current := !at.Before(p.Start) && at.Before(p.End)
 	explained := a.outcomes[k].explained
@@ -126,8 +133,8 @@ func (a *audits) note(k periodKey, p span, r *serial.Report, at time.Time) {
 		empty: r.Last < r.First && r.BeyondCount == 0 && !current}
 }
 
-// explained notes that numbers of a period were explained. The next page makes a new audit, even if one is running, and
-// until then the last result does not count.
+// explained records that numbers of a period were explained just now. The last report must not be reused, and neither
+// must the report of an audit that is still running. The last outcome no longer counts as a check of the period.
 func (a *audits) explained(k periodKey) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -141,7 +148,7 @@ func (a *audits) explained(k periodKey) {
 	}
 }
 
-// outcome returns the outcome of a period's last audit.
+// outcome returns the outcome of the last audit of a period.
 func (a *audits) outcome(k periodKey) (outcome, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -149,13 +156,15 @@ func (a *audits) outcome(k periodKey) (outcome, bool) {
 	return o, ok
 }
 
-// resultAge is how long a result counts. Afterwards it is shown with its age, and its period counts as not checked.
+// resultAge is the time after which a result is out of date. The pages still show such a result, with its age, but its
+// period counts as not checked.
 const resultAge = 24 * time.Hour
 
 // counts reports whether the outcome counts as a check of its period.
 func (o outcome) counts() bool { return time.Since(o.At) < resultAge && !o.explained.After(o.At) }
 
-// since says what the audit does not know because it happened later. last is the sequence that was issued last.
+// since returns a text that tells why the outcome is out of date, or "" if it is not. last is the last sequence that
+// has been issued in the period until now.
 func (o outcome) since(last int64) string {
 	var all []string
 	if o.explained.After(o.At) {
@@ -170,7 +179,7 @@ func (o outcome) since(last int64) string {
 	return strings.Join(all, ", ")
 }
 
-// Text says what the audit found.
+// Text returns the result of the audit in words.
 func (o outcome) Text() string {
 	if o.Clean {
 		return "accounted for"
@@ -178,10 +187,10 @@ func (o outcome) Text() string {
 	return "discrepancies"
 }
 
-// A summary has what the audits of a series found.
+// A summary combines the outcomes of all audits of a series.
 type summary struct {
-	checked, wrong int64   // periods whose results count, and those of them that are not clean
-	shown          outcome // the last one that is not clean, or else the last one; zero if there is none
+	checked, wrong int64   // number of periods with a valid check, and number of these that are not clean
+	shown          outcome // last outcome that is not clean, or last outcome if all are clean; zero if there is none
 }
 
 // summaries returns a summary for each series that was audited.
@@ -201,7 +210,7 @@ func (a *audits) summaries() map[string]summary {
 			}
 		}
 		later := cmp.Or(o.At.Compare(s.shown.At), o.Start.Compare(s.shown.Start)) > 0
-		begun := !o.At.Before(o.Start) // otherwise, somebody has asked for a period that has not begun
+		begun := !o.At.Before(o.Start) // false if a reader opened the page of a period that had not begun
 		if begun && (s.shown.At.IsZero() || o.Clean == s.shown.Clean && later || s.shown.Clean && !o.Clean) {
 			s.shown = o
 		}

@@ -7,25 +7,25 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A chart has a column for each period, oldest first, and its figures as text.
+// A chart is a bar chart with a column for each period, oldest first.
 type chart struct {
 	Width, Height, Step int
 	First, Last         string // names of the first and last period
-	Narrow              bool   // these names do not fit below the columns
+	Narrow              bool   // whether the chart is too narrow for both names
 	Columns             []column
 }
 
-// labelWidth is the width of a wide letter below the columns.
+// labelWidth is the width of a wide letter of the names below the columns.
 const labelWidth = 8
 
 // A column is a stack of bars.
 type column struct {
 	X     int
-	Title string // figures as text
+	Title string // text with the counts
 	Bars  []bar
 }
 
-// A bar is a part of a column.
+// A bar is a rectangle in a column.
 type bar struct {
 	Class  string
 	X      int
@@ -34,19 +34,19 @@ type bar struct {
 	Height float64
 }
 
-// A part is the count of a period's numbers of one kind.
+// A part is the count of the numbers of one kind in a period, such as the stored ones.
 type part struct {
 	class string
 	n     int64
 }
 
-// A stack is what a column shows.
+// A stack is the input for a column.
 type stack struct {
 	title, label string
 	parts        []part
 }
 
-// draw draws each stack as a column of width step. The highest column takes the whole height.
+// draw draws each stack as a column of width step. The highest column fills the height of the chart.
 func draw(stacks []stack, step, height int) chart {
 	c := chart{Width: step * len(stacks), Height: height, Step: step}
 	if len(stacks) > 0 {
@@ -66,7 +66,7 @@ func draw(stacks []stack, step, height int) chart {
 		top := float64(height)
 		for _, p := range s.parts {
 			if p.n > 0 {
-				tall := max(float64(p.n)/float64(most)*float64(height), 1) // so that a few look different from none
+				tall := max(float64(p.n)/float64(most)*float64(height), 1) // so that a small count is visible
 				top -= tall
 				col.Bars = append(col.Bars, bar{p.class, i*step + 1, max(top, 0), step - 2, tall})
 			}
@@ -76,7 +76,7 @@ func draw(stacks []stack, step, height int) chart {
 	return c
 }
 
-// usage draws how many numbers were issued in each of the latest periods.
+// usage returns a chart of the counts of issued numbers. history has the last number of each period, newest first.
 func usage(s *Series, history []serial.Number, first int64) chart {
 	var stacks []stack
 	for _, n := range slices.Backward(history) {

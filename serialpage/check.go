@@ -14,40 +14,42 @@ import (
 
 const (
 	checksAtOnce  = 2
-	checkPause    = time.Minute // at least, from the end of a check of a series to its next one
-	pausePerCheck = 10          // the same in times that the last check took
+	checkPause    = time.Minute // shortest pause between two checks of a series
+	pausePerCheck = 10          // pause after a check of a series, as a multiple of the duration of the check
 )
 
-// checks are the checks of all periods of a series, which belong to the handler: every reader sees them.
+// checks has the running and finished checks of all periods, for each series. The checks belong to the handler, so
+// every reader sees them.
 type checks struct {
 	mu      sync.Mutex
-	running map[string]*check   // by Series.Key
-	ended   map[string]*checked // what the checks of each series found
+	running map[string]*check   // running checks by Series.Key
+	ended   map[string]*checked // last results by Series.Key
 }
 
-// A check is running.
+// A check is a running check of all periods of a series.
 type check struct {
 	began time.Time
-	read  atomic.Int64 // numbers so far
+	read  atomic.Int64 // count of the numbers that have been read
 }
 
-// A checked has what the last check of a series with a result found that belongs to no single period.
+// A checked is the result of the last successful check of a series, as far as it does not belong to a single period.
+// The results of single periods are in audits.
 type checked struct {
-	At             time.Time // when it began to read the numbers; zero if no check has had a result
+	At             time.Time // start of the check; zero if no check has succeeded
 	Periods        int64
-	Uncounted      []string // periods without a counter, of which there are numbers: with their counts
+	Uncounted      []string // periods that have stored numbers but no counter, as text with the count of the numbers
 	UncountedCount int64
 	Without        []string // names of periods without numbers
 	WithoutCount   int64
-	Foreign        []string // texts that are not numbers of the series
+	Foreign        []string // stored texts that are not numbers of the series
 	ForeignCount   int64
 
-	Failed time.Time // when a later check began that did not end; zero if there is none
-	next   time.Time // when the next one may begin
+	Failed time.Time // start of a later check that failed; zero if there was none
+	next   time.Time // time at which the next check may begin
 }
 
-// begin begins a check of a series, unless text says why it must wait. If a check of the series is running, both are
-// zero.
+// begin records that a check of a series begins, and returns it. If the check must not begin yet, begun is nil and text
+// contains the reason. If a check of the series is already running, begun is nil and text is "".
 func (c *checks) begin(key string) (begun *check, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +70,7 @@ func (c *checks) begin(key string) (begun *check, text string) {
 	return begun, ""
 }
 
-// end ends a check. found is nil if it has no result; then that of the last one still counts.
+// end records the end of a check and its result. If the check failed, found is nil, and the previous result is kept.
 func (c *checks) end(key string, found *checked) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,14 +87,15 @@ func (c *checks) end(key string, found *checked) {
 	c.ended[key] = found
 }
 
-// state returns the running check of a series and what the last ones found; nil if there is none.
+// state returns the running check of a series and the last result. Either can be nil.
 func (c *checks) state(key string) (*check, *checked) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.running[key], c.ended[key]
 }
 
-// check begins a check of all periods of a series, and sends the client back to the page of the series.
+// check starts a check of all periods of a series in the background, and redirects the client to the page of the
+// series.
 func (h *handler) check(w http.ResponseWriter, r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
 		return badRequest("The form could not be read.")
@@ -122,7 +125,7 @@ func (h *handler) check(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// runCheck accounts for all periods of a series, and keeps the results.
+// runCheck accounts for all periods of a series, and stores the results.
 func (h *handler) runCheck(ctx context.Context, r *http.Request, s *Series, c *check) {
 	var reports serial.Reports
 	err := <-h.run(r, func() (err error) {
@@ -152,7 +155,7 @@ func (h *handler) runCheck(ctx context.Context, r *http.Request, s *Series, c *c
 	h.checks.end(s.Key, found)
 }
 
-// reports makes the reports of all periods that are kept.
+// reports returns the reports of all periods of a series that are kept.
 func (h *handler) reports(ctx context.Context, s *Series, c *check) (none serial.Reports, err error) {
 	kept, err := s.Source.history(ctx, s.Type, longestHistory)
 	if err != nil {
@@ -171,16 +174,16 @@ func (h *handler) reports(ctx context.Context, s *Series, c *check) (none serial
 	return s.Source.auditAll(ctx, s.Type, used, opts...)
 }
 
-// A checkView says on the page of a series what checks of all periods found.
+// A checkView is the part of the page of a series that shows the progress and the results of checks of all periods.
 type checkView struct {
 	checked
 	Key     string
 	Running bool
 	Began   time.Time
-	Read    int64 // numbers so far
+	Read    int64 // count of the numbers that have been read
 }
 
-// checkView returns what the page of a series says about checks; nil if the series is not checked.
+// checkView returns the checkView of a series, or nil if the series has no Stored.
 func (h *handler) checkView(s *Series) *checkView {
 	if s.Stored == nil {
 		return nil

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	longestTurn     = 5 * time.Second // a form's wait for its audit
-	largestSequence = 1e15 - 1        // of an explanation
+	longestTurn     = 5 * time.Second // longest time that a form waits until its audit may begin
+	largestSequence = 1e15 - 1        // largest sequence in an explanation
 )
 
-// explain stores why numbers are missing, and sends the client back to the period.
+// explain stores the explanation in a form, and redirects the client to the page of the period.
 func (h *handler) explain(w http.ResponseWriter, r *http.Request) error {
 	user, refused := h.user(r)
 	if user == "" && refused == "" {
@@ -52,7 +52,7 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) error {
 		return h.formAgain(w, numbers, in, http.StatusBadRequest,
 			"The missing numbers among these are in more than "+count(mostListed)+" places. Enter a smaller range.")
 	}
-	in.At = at.Format(formTime) // all attempts are one explanation
+	in.At = at.Format(formTime) // if the form is sent again, it contains the same explanation
 	defer h.audits.explained(periodKey{s.Key, p.Start.Unix()})
 	if err := store(r.Context(), s.Explanations, e, report.Unexplained); err != nil {
 		h.logFailure(r, "an explanation was not saved", err)
@@ -65,7 +65,8 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// explaining returns the series and period that a form is about, or an error if these numbers cannot be explained.
+// explaining parses a form, and returns the printer for its series and period. It returns an error if numbers of the
+// series cannot be explained.
 func (h *handler) explaining(r *http.Request) (numbers printer, err error) {
 	if err := r.ParseForm(); err != nil {
 		return numbers, badRequest("The form could not be read.")
@@ -80,7 +81,7 @@ func (h *handler) explaining(r *http.Request) (numbers printer, err error) {
 	return newPrinter(s, p), nil
 }
 
-// formAgain answers with the form and what must be corrected.
+// formAgain responds with the form and with the text wrong, which describes the mistake.
 func (h *handler) formAgain(w http.ResponseWriter, numbers printer, in *form, status int, wrong string) error {
 	in.Wrong = wrong
 	s, p := numbers.series, numbers.period
@@ -89,7 +90,8 @@ func (h *handler) formAgain(w http.ResponseWriter, numbers printer, in *form, st
 	return nil
 }
 
-// missingIn returns a report whose Unexplained are the missing numbers in the range of e.
+// missingIn audits the period, and returns a report whose Unexplained are the missing numbers in the range of e. It
+// waits for its turn if other audits are running.
 func (h *handler) missingIn(ctx context.Context, numbers printer, e serial.Explanation) (serial.Report, error) {
 	s, p := numbers.series, numbers.period
 	k := periodKey{s.Key, p.Start.Unix()}
@@ -106,7 +108,8 @@ func (h *handler) missingIn(ctx context.Context, numbers printer, e serial.Expla
 	return report, nil
 }
 
-// waitTurn waits until an audit of the period may run, and begins it.
+// waitTurn waits until an audit of the period may run, and then reserves a slot for the audit. The caller must call
+// audits.end.
 func (h *handler) waitTurn(ctx context.Context, k periodKey) error {
 	ctx, cancel := context.WithTimeout(ctx, min(h.Limit/2, longestTurn))
 	defer cancel()
@@ -124,7 +127,8 @@ func (h *handler) waitTurn(ctx context.Context, k periodKey) error {
 	}
 }
 
-// allOthers explains every sequence outside the range of e.
+// allOthers yields explanations of every sequence outside the range of e. With these, only missing numbers inside the
+// range remain unexplained.
 func allOthers(e serial.Explanation) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
 		below, above := e, e
@@ -138,8 +142,8 @@ func allOthers(e serial.Explanation) iter.Seq2[serial.Explanation, error] {
 	}
 }
 
-// store adds e for each of the ranges, except for those that the register already has. So if storing fails halfway, the
-// same form completes it, however little time an attempt has.
+// store adds e to the register for each of the ranges. It skips the ranges for which the register already has e. So if
+// store fails halfway, a repetition with the same form adds only the missing ranges and makes progress every time.
 func store(ctx context.Context, register Explanations, e serial.Explanation, ranges []serial.Range) error {
 	stored, err := storedRanges(ctx, register, e)
 	if err != nil {
@@ -157,7 +161,7 @@ func store(ctx context.Context, register Explanations, e serial.Explanation, ran
 	return nil
 }
 
-// storedRanges returns the ranges for which the register has e. The range of e itself plays no part.
+// storedRanges returns the ranges for which the register has the explanation e. It ignores the range in e.
 func storedRanges(ctx context.Context, register Explanations, e serial.Explanation) (all []serial.Range, err error) {
 	for x, err := range register.Explanations(ctx, e.Series, e.Start) {
 		if err != nil {
@@ -172,12 +176,12 @@ func storedRanges(ctx context.Context, register Explanations, e serial.Explanati
 	return all, nil
 }
 
-// readSaved returns the numbers for which the register has the explanation that the address of a page describes. Its
-// time is that of the form that led there, and its user the one who reads the page.
+// readSaved returns the numbers that were explained by the form from which the client was redirected. The address of
+// the page contains the time of the form and the reason. The explanation must be by user, who reads the page.
 func readSaved(ctx context.Context, numbers printer, query url.Values, user string) (texts []string, err error) {
 	at, err := time.Parse(formTime, query.Get("saved"))
 	if err != nil {
-		return nil, nil // no form led to the page
+		return nil, nil // the client was not redirected from a form
 	}
 	s := numbers.series
 	ranges, err := storedRanges(ctx, s.Explanations, serial.Explanation{Series: s.series(), Start: numbers.period.Start,

@@ -14,7 +14,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// writeCSV answers with an account as a table for spreadsheets.
+// writeCSV writes the account of a period as CSV.
 func writeCSV(w http.ResponseWriter, numbers printer, a *audit) error {
 	t, r := csvTable{numbers: numbers}, &a.Report
 	t.row("what", "first", "last", "count", "numbers", "reason", "by", "at")
@@ -30,7 +30,7 @@ func writeCSV(w http.ResponseWriter, numbers printer, a *audit) error {
 		replaced = append(replaced, serial.Explained{Range: x.Range, Explanation: x.old})
 	}
 	t.ranges("not explained", unexplained, r.UnexplainedCount)
-	for _, e := range r.Possible { // without a count: several of these may have the same number
+	for _, e := range r.Possible { // without a count, because the ranges of possible reasons can overlap
 		t.row("possible reason", decimal(e.First), decimal(min(e.Last, r.Last)), "", "", e.Reason, e.By, csvTime(e.At))
 	}
 	if rest := r.PossibleCount - int64(len(r.Possible)); rest > 0 {
@@ -44,7 +44,7 @@ func writeCSV(w http.ResponseWriter, numbers printer, a *audit) error {
 	return t.send(w, numbers.series, numbers.period.label)
 }
 
-// writePeriodsCSV answers with a list of periods as a table for spreadsheets.
+// writePeriodsCSV writes a list of periods as CSV.
 func writePeriodsCSV(w http.ResponseWriter, v *seriesView) error {
 	t := csvTable{}
 	t.row("period", "start", "end", "first", "last", "issued", "stored", "explained", "not explained", "result", "checked",
@@ -66,13 +66,13 @@ func writePeriodsCSV(w http.ResponseWriter, v *seriesView) error {
 	return t.send(w, v.Series, "periods")
 }
 
-// A csvTable is an account in CSV.
+// A csvTable is a table in CSV. Methods add rows to it.
 type csvTable struct {
 	bytes.Buffer
 	numbers printer
 }
 
-// row adds a row.
+// row adds a row. It overwrites cells.
 func (t *csvTable) row(cells ...string) {
 	for i, cell := range cells {
 		cells[i] = quoted(cell)
@@ -80,7 +80,8 @@ func (t *csvTable) row(cells ...string) {
 	t.WriteString(strings.Join(cells, ",") + "\r\n")
 }
 
-// ranges adds ranges, or each of their numbers if sequences are hidden, and what is not listed of all numbers.
+// ranges adds a row for each range, or for each number if the sequences are hidden. all is the count of the numbers
+// that the rows should include. If rows are missing, ranges adds a row with the count of the remaining numbers.
 func (t *csvTable) ranges(what string, ranges []serial.Explained, all int64) {
 	rows := 0
 	for _, x := range ranges {
@@ -98,7 +99,8 @@ func (t *csvTable) ranges(what string, ranges []serial.Explained, all int64) {
 	t.rest(what, all)
 }
 
-// numbersOf adds a row for each number, which is printed as in texts, and one for those that the report does not list.
+// numbersOf adds a row for each number, with its text from texts. If all is greater than the count of these numbers, it
+// adds a row for the rest, which the report does not list.
 func (t *csvTable) numbersOf(what string, numbers []serial.Number, texts []string, all int64) {
 	for i, n := range numbers {
 		t.row(what, decimal(n.Seq), decimal(n.Seq), "1", texts[i], "", "", "")
@@ -106,7 +108,7 @@ func (t *csvTable) numbersOf(what string, numbers []serial.Number, texts []strin
 	t.rest(what, all-int64(len(numbers)))
 }
 
-// rest adds a row for the numbers that are not listed, if there are any, so the counts of all rows add up.
+// rest adds a row for the numbers that are not listed, if there are any, so that the counts of all rows add up.
 func (t *csvTable) rest(what string, rest int64) {
 	if rest > 0 {
 		t.row(what, "", "", decimal(rest), "others, not listed here", "", "", "")
@@ -117,7 +119,7 @@ func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func csvTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// send answers with the table, as a file about a series. what says what else it is about.
+// send writes the table as an attachment. The name of the file contains the Key of the series and what.
 func (t *csvTable) send(w http.ResponseWriter, s *Series, what string) error {
 	name := strings.Map(func(r rune) rune {
 		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) || r == '-' || r == '_' {
@@ -126,28 +128,28 @@ func (t *csvTable) send(w http.ResponseWriter, s *Series, what string) error {
 		return '-'
 	}, "numbers-"+s.Key+"-"+what)
 	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`.csv"`)
-	_, err := io.WriteString(w, "\ufeff"+t.String()) // the mark has spreadsheets read UTF-8
+	_, err := io.WriteString(w, "\ufeff"+t.String()) // with a byte order mark, spreadsheets read the file as UTF-8
 	return err
 }
 
-// formula matches what a spreadsheet may read as the beginning of a formula: at the beginning of a cell, or after a
-// character that ends a cell in another locale.
+// formula matches a character that a spreadsheet can interpret as the beginning of a formula. The character must be at
+// the beginning of a cell, or after a character that separates cells in another locale.
 var formula = regexp.MustCompile(`(^|[;,\t])([=+\-@\t\r])`)
 
-// quoted is a cell in quotes, without anything that a spreadsheet may read as a formula.
+// quoted returns a cell in quotation marks. It inserts a ' before each character that formula matches.
 func quoted(cell string) string {
-	for formula.MatchString(cell) { // one replacement misses the second of two in a row
+	for formula.MatchString(cell) { // a single replacement would miss the second of two adjacent matches
 		cell = formula.ReplaceAllString(cell, "$1'$2")
 	}
 	return `"` + strings.ReplaceAll(strings.ToValidUTF8(cell, "\ufffd"), `"`, `""`) + `"`
 }
 
-// A jsonAccount is the account of a period, for programs. Its lists are never null.
+// A jsonAccount is the account of a period in JSON. Its lists are never null.
 type jsonAccount struct {
 	Key               string          `json:"key"`
 	Type              string          `json:"type"`
 	Start             time.Time       `json:"start"`
-	End               *time.Time      `json:"end"` // null in the year 10000
+	End               *time.Time      `json:"end"` // null if the period ends after the year 9999
 	At                time.Time       `json:"at"`
 	Clean             bool            `json:"clean"`
 	First             int64           `json:"first"`
@@ -169,7 +171,7 @@ type jsonAccount struct {
 	Beyond            []string        `json:"beyond"`
 }
 
-// A jsonPeriods is a list of periods, for programs. The list is never null.
+// A jsonPeriods is the list of periods of a series in JSON. The list is never null.
 type jsonPeriods struct {
 	Key     string       `json:"key"`
 	Type    string       `json:"type"`
@@ -178,12 +180,13 @@ type jsonPeriods struct {
 	At      time.Time    `json:"at"`
 	Periods []jsonPeriod `json:"periods"`
 
-	// What the last check of all periods found that belongs to none of them; left out if there was none.
+	// The texts that the last check of all periods found and that are not numbers of the series. They are omitted if
+	// no check has succeeded.
 	ForeignCount *int64   `json:"foreignCount,omitempty"`
 	Foreign      []string `json:"foreign,omitempty"`
 }
 
-// A jsonPeriod is a period of a list. What is not known is null.
+// A jsonPeriod is a period of a list in JSON. The fields with unknown values are null.
 type jsonPeriod struct {
 	Name        string     `json:"name"`
 	Start       time.Time  `json:"start"`
@@ -196,7 +199,7 @@ type jsonPeriod struct {
 	Unexplained *int64     `json:"unexplained"`
 	Clean       *bool      `json:"clean"`
 	Checked     *time.Time `json:"checked"`
-	Since       string     `json:"since,omitempty"` // what happened after the check
+	Since       string     `json:"since,omitempty"` // text that tells why the check is out of date
 	Closed      *bool      `json:"closed"`
 }
 
@@ -221,7 +224,7 @@ type jsonReplaced struct {
 	ReplacedBy jsonReason `json:"replacedBy"`
 }
 
-// writeJSON answers with an account for programs.
+// writeJSON writes the account of a period as JSON.
 func writeJSON(w http.ResponseWriter, s *Series, p span, a *audit) error {
 	r := &a.Report
 	out := jsonAccount{
@@ -248,7 +251,7 @@ func writeJSON(w http.ResponseWriter, s *Series, p span, a *audit) error {
 	return json.NewEncoder(w).Encode(out)
 }
 
-// writePeriodsJSON answers with a list of periods for programs.
+// writePeriodsJSON writes a list of periods as JSON.
 func writePeriodsJSON(w http.ResponseWriter, v *seriesView) error {
 	out := jsonPeriods{Key: v.Series.Key, Type: v.Series.Type, From: v.From, To: v.To, At: v.At, Periods: []jsonPeriod{}}
 	if c := v.Check; c != nil && !c.At.IsZero() {
@@ -270,7 +273,7 @@ func writePeriodsJSON(w http.ResponseWriter, v *seriesView) error {
 
 func reasonOf(e serial.Explanation) jsonReason { return jsonReason{e.Reason, e.By, jsonTime(e.At)} }
 
-// jsonTime is a time in JSON, or null if RFC 3339 cannot express it.
+// jsonTime returns a pointer to t, or nil if RFC 3339 cannot express t.
 func jsonTime(t time.Time) *time.Time {
 	if t.Year() < 0 || t.Year() > 9999 {
 		return nil

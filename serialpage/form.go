@@ -9,28 +9,29 @@ import (
 )
 
 const (
-	largestForm = 64 << 10 // bytes
+	largestForm = 64 << 10 // in bytes
 	oldestForm  = time.Hour
-	formTime    = time.RFC3339Nano // in microseconds, which registers keep
+	formTime    = time.RFC3339Nano // layout for times that are rounded to microseconds, as in registers
 )
 
-// A form has what somebody wants to explain.
+// A form has the fields of the form for explaining missing numbers.
 type form struct {
 	Key, Start, At      string
 	First, Last, Reason string
-	Single              bool   // it takes single numbers only
-	Wrong               string // what must be corrected
+	Single              bool   // whether the form has no field for the end of a range
+	Wrong               string // text that describes the mistake, or ""
 }
 
-// newForm returns the form of a period as a new page shows it, with the values of a query. It keeps the blanks around
-// numbers, because a template may print them.
+// newForm returns the form for a period, filled in with the values of a query. It does not trim the numbers, because a
+// template can print whitespace around them.
 func newForm(numbers printer, query url.Values) *form {
 	return &form{Key: numbers.series.Key, Start: numbers.period.Start.UTC().Format(time.RFC3339),
 		At: time.Now().UTC().Truncate(time.Microsecond).Format(formTime), First: query.Get("first"),
 		Last: query.Get("last"), Reason: strings.TrimSpace(query.Get("reason")), Single: numbers.hidden}
 }
 
-// formAddress is the address of the form with the numbers of a range, or "" if the template cannot print them.
+// formAddress returns the address of the form, filled in with the numbers of a range and a reason. It returns "" if the
+// template cannot print the numbers.
 func (n printer) formAddress(r serial.Range, reason string) string {
 	first, last := n.whole(r.First), ""
 	if r.Last > r.First && !n.hidden {
@@ -42,7 +43,7 @@ func (n printer) formAddress(r serial.Range, reason string) string {
 	return address("period", n.series.Key, n.period.Start, "first", first, "last", last, "reason", reason) + "#explain"
 }
 
-// readTime returns the time that was sent with a form, or what is wrong with it.
+// readTime parses the time in a form. If the form is too old or its time is invalid, wrong is the text to show.
 func readTime(sent string) (at time.Time, wrong string) {
 	at, err := time.Parse(formTime, sent)
 	at = at.UTC().Truncate(time.Microsecond)
@@ -53,7 +54,7 @@ func readTime(sent string) (at time.Time, wrong string) {
 	return at, ""
 }
 
-// check returns the sequences of the numbers in a form, or what must be corrected.
+// check returns the range of sequences in a form. If the form has a mistake, wrong describes it.
 func (in *form) check(numbers printer) (r serial.Range, wrong string) {
 	if r.First, wrong = numbers.sequence(in.First); wrong != "" {
 		return r, wrong
@@ -79,7 +80,7 @@ func (in *form) check(numbers printer) (r serial.Range, wrong string) {
 	return r, ""
 }
 
-// sequence reads a number of the period, or says what is wrong with it.
+// sequence parses text as a number of the period. If that fails, wrong describes the mistake.
 func (n printer) sequence(text string) (seq int64, wrong string) {
 	switch _, r := n.series.readTyped(text, n.period.label); {
 	case r.period.label != "":

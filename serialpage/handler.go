@@ -16,8 +16,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A handler serves the pages. All addresses in them are relative, and all pages are on one level, so it does not matter
-// where they are mounted.
+// A handler serves the pages. All addresses in the pages are relative, and all pages are at the same level, so the
+// pages work under any path.
 type handler struct {
 	Options
 	crossOrigin *http.CrossOriginProtection
@@ -25,7 +25,7 @@ type handler struct {
 	checks      checks
 }
 
-// serve answers a request, or returns why it cannot.
+// serve responds to a request, or returns an error.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	rest, below := strings.CutPrefix(r.URL.Path, h.Prefix)
 	if !below || rest != "" && rest[0] != '/' {
@@ -77,8 +77,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	return &problem{status: http.StatusMethodNotAllowed, text: "Only these requests are possible here: " + allow + "."}
 }
 
-// base is the relative address of the pages, as seen from the address of a request: "" from all pages, but not from an
-// address that has no page.
+// base returns the prefix that turns an address relative to the pages into an address relative to the path of the
+// request. It is "" for the pages themselves, but error pages can have any path below the prefix.
 func (h *handler) base(r *http.Request) string {
 	rest := strings.TrimPrefix(r.URL.Path, h.Prefix)
 	if rest == "" && h.Prefix != "" {
@@ -87,7 +87,7 @@ func (h *handler) base(r *http.Request) string {
 	return strings.Repeat("../", max(0, strings.Count(r.URL.EscapedPath(), "/")-strings.Count(h.Prefix, "/")-1))
 }
 
-// redirect leads to another page with the same query.
+// redirect returns a function that redirects the client to another page with the same query.
 func redirect(to string) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if r.URL.RawQuery != "" {
@@ -99,7 +99,7 @@ func redirect(to string) func(http.ResponseWriter, *http.Request) error {
 	}
 }
 
-// file serves an embedded file, which browsers may cache.
+// file returns a function that serves an embedded file and allows browsers to cache the file.
 func file(contentType string, content []byte) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Content-Type", contentType)
@@ -109,14 +109,14 @@ func file(contentType string, content []byte) func(http.ResponseWriter, *http.Re
 	}
 }
 
-// allSeries returns the series that the application shows, with their defaults.
+// allSeries calls Options.Series, fills in the default Key and Name of each series, and checks the result.
 func (h *handler) allSeries(ctx context.Context) ([]Series, error) {
 	all, err := h.Options.Series(ctx)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("Options.Series: %w", err))
 	}
 	seen := map[string]bool{}
-	all = slices.Clone(all) // the caller's slice does not change
+	all = slices.Clone(all) // so that the slice of the application is not modified
 	for i := range all {
 		s := &all[i]
 		series, wrong := "", error(nil)
@@ -125,7 +125,7 @@ func (h *handler) allSeries(ctx context.Context) ([]Series, error) {
 		} else {
 			series, wrong = s.Source.scheme().Series(s.Type)
 		}
-		s.Key = cmp.Or(s.Key, s.Type, series) // numbers may have no type
+		s.Key = cmp.Or(s.Key, s.Type, series) // Type is "" if the numbers have no type
 		s.Name = cmp.Or(s.Name, s.Type, series)
 		switch {
 		case wrong != nil:
@@ -133,7 +133,7 @@ func (h *handler) allSeries(ctx context.Context) ([]Series, error) {
 			wrong = errors.New("another series has the same Key")
 		case len(s.Key) > 255:
 			wrong = fmt.Errorf("a Key of %d bytes; want at most 255", len(s.Key))
-		case len(s.Earlier) > 0: // an audit of nothing refuses schemes that do not fit
+		case len(s.Earlier) > 0: // an empty audit returns an error if the schemes do not fit
 			_, wrong = s.Source.scheme().Audit(s.Type, serial.At(time.Now()), 0, noTexts, serial.WithEarlier(s.Earlier...))
 		}
 		if wrong != nil {
@@ -145,7 +145,7 @@ func (h *handler) allSeries(ctx context.Context) ([]Series, error) {
 	return all, nil
 }
 
-// find returns the series that a query or a form names.
+// find returns the series whose Key is in a query or a form.
 func (h *handler) find(ctx context.Context, query url.Values) (*Series, error) {
 	all, err := h.allSeries(ctx)
 	if err != nil {
@@ -158,7 +158,7 @@ func (h *handler) find(ctx context.Context, query url.Values) (*Series, error) {
 	return &all[i], nil
 }
 
-// findPeriod returns the series and the period that a query or a form names.
+// findPeriod returns the series and the period whose Key and start are in a query or a form.
 func (h *handler) findPeriod(ctx context.Context, query url.Values) (*Series, span, error) {
 	s, err := h.find(ctx, query)
 	if err != nil {

@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// ServeHTTP answers within Limit, whatever the functions of Options and Series do. They run in another goroutine, which
-// it leaves behind at the limit.
+// ServeHTTP responds within Limit, even if a function of Options or Series does not return. These functions run in
+// another goroutine, and ServeHTTP does not wait for this goroutine after the limit.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.Limit)
 	defer cancel()
 	a := newAnswer()
 	body, err := h.readBody(ctx, w, r)
 	if err == nil {
-		// The functions get less time, so there is enough left to say what failed.
+		// The functions get less time, so that enough time is left for an error page.
 		inner, cancel := context.WithTimeout(ctx, h.Limit-min(h.Limit/2, time.Second/2))
 		defer cancel()
 		r := r.WithContext(inner)
 		r.Body = body
-		served := newAnswer() // not read at the limit: the goroutine may still write to it
+		served := newAnswer() // after the limit, it must not be read, because the goroutine may still write to it
 		var ended bool
 		if ended, err = h.within(ctx, r, func() error { return h.serve(served, r) }); ended {
 			a = served
@@ -37,8 +37,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.send(w)
 }
 
-// within calls f in another goroutine, and returns its error. If ctx ends earlier, ended is false, err is that of ctx,
-// and the goroutine is left behind.
+// within calls f in another goroutine, and returns its error. If ctx ends first, within returns false and the error of
+// ctx, and the goroutine keeps running.
 func (h *handler) within(ctx context.Context, r *http.Request, f func() error) (ended bool, err error) {
 	select {
 	case err := <-h.run(r, f):
@@ -48,8 +48,9 @@ func (h *handler) within(ctx context.Context, r *http.Request, f func() error) (
 	}
 }
 
-// run calls f in another goroutine and returns a channel that receives its error. If f panics or ends the goroutine,
-// the error is a problem, and run logs why: the request may already have been answered.
+// run calls f in another goroutine and returns a channel that receives the error of f. If f panics or calls
+// runtime.Goexit, the error is a problem. In this case, run logs the cause itself, because at that time the response
+// may already have been sent.
 func (h *handler) run(r *http.Request, f func() error) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
@@ -68,7 +69,7 @@ func (h *handler) run(r *http.Request, f func() error) <-chan error {
 	return ended
 }
 
-// readBody reads the body of a request before ctx ends.
+// readBody reads the whole body of a request into memory. It stops when ctx ends.
 func (h *handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) (io.ReadCloser, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r.Body, nil
@@ -78,7 +79,7 @@ func (h *handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.R
 	var large *http.MaxBytesError
 	switch {
 	case !stop():
-		w.Header().Set("Connection", "close") // the rest of the body may still come
+		w.Header().Set("Connection", "close") // because the rest of the body may still arrive
 		return nil, &problem{status: http.StatusServiceUnavailable, text: "The form took too long to arrive.", retry: true}
 	case errors.As(err, &large):
 		return nil, &problem{status: http.StatusRequestEntityTooLarge, text: "The form is too large."}
@@ -88,7 +89,7 @@ func (h *handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.R
 	return io.NopCloser(bytes.NewReader(body)), nil
 }
 
-// An answer collects a response, which is sent when it is complete.
+// An answer is an http.ResponseWriter that buffers a response until it is complete.
 type answer struct {
 	header http.Header
 	status int
@@ -111,5 +112,5 @@ func (a *answer) WriteHeader(status int) { a.status = status }
 func (a *answer) send(w http.ResponseWriter) {
 	maps.Copy(w.Header(), a.header)
 	w.WriteHeader(a.status)
-	_, _ = a.WriteTo(w) // it fails if the client has left
+	_, _ = a.WriteTo(w) // it fails if the client has disconnected
 }

@@ -10,14 +10,15 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A match is a series that can read a number.
+// A match is a series whose templates match a number.
 type match struct {
 	Series *Series
 	Period string
-	Href   string // of the period's page, with the number
+	Href   string // address of the page of the period, with the number in its query
 }
 
-// lookUp leads from a number to the page of its period. It makes no audit.
+// lookUp redirects the client from a number to the page of its period. If several series match the number, it shows a
+// list of them. It does not audit.
 func (h *handler) lookUp(w http.ResponseWriter, r *http.Request) error {
 	typed := r.URL.Query().Get("number")
 	text := strings.TrimSpace(typed)
@@ -55,7 +56,8 @@ func (h *handler) lookUp(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// readTyped reads what somebody typed, without the blanks around it unless the template prints them.
+// readTyped reads a number that a user has typed, and returns the text that was read. It removes whitespace around the
+// number, unless only the text with this whitespace is a number of the series.
 func (s *Series) readTyped(typed, label string) (text string, r reading) {
 	text = strings.TrimSpace(typed)
 	if r = s.read(text, label); r.period.label == "" && text != typed {
@@ -66,7 +68,7 @@ func (s *Series) readTyped(typed, label string) (text string, r reading) {
 	return text, r
 }
 
-// unreadable says why no series can read a number.
+// unreadable returns the problem to show if no series matches a number.
 func unreadable(text string, mistyped, impossible bool) error {
 	p := &problem{status: http.StatusNotFound, title: "Number not found", number: text,
 		text: "is not a number of these series. Enter it whole, as it is printed."}
@@ -79,7 +81,8 @@ func unreadable(text string, mistyped, impossible bool) error {
 	return p
 }
 
-// lookedUp returns the number that the address of a period's page names, "" if there is none, and how it is read.
+// lookedUp returns the number in the query of the page of a period, and reads it as a number of this period. text is ""
+// if the query contains no number.
 func lookedUp(s *Series, p span, query url.Values) (text string, r reading) {
 	if text, r = s.readTyped(query.Get("number"), p.label); text == "" {
 		return "", reading{}
@@ -87,27 +90,29 @@ func lookedUp(s *Series, p span, query url.Values) (text string, r reading) {
 	return text, r
 }
 
-// blanks pad stored numbers, as in CHAR columns. An audit ignores them.
+// blanks are the characters with which stored numbers can be padded, for example in CHAR columns. An audit ignores
+// them.
 const blanks = " \t\u00a0"
 
-// A reading is how the schemes of a series read a text.
+// A reading is the result of parsing a text with the schemes of a series.
 type reading struct {
-	period span  // zero if the series cannot read the text
-	seq    int64 // in the period
+	period span  // period of the number; zero if the text is not a number of the series
+	seq    int64 // sequence of the number
 
-	other      bool // it is a number of another series or period
-	mistyped   bool // a check digit is wrong
-	impossible bool // its date cannot be
+	other      bool // whether the text is a number of another series or period
+	mistyped   bool // whether a check digit is wrong
+	impossible bool // whether the date does not exist
 }
 
-// read reads a text as a number of the series, and of the period with a label unless label is "".
+// read parses a text as a number of the series. If label is not "", only a number of the period with this label is
+// accepted.
 func (s *Series) read(text, label string) (r reading) {
 	name, current := s.series(), s.Source.scheme()
 	for i, scheme := range s.schemes() {
 		n, err := scheme.Parse(text)
 		if err != nil {
 			r.mistyped = r.mistyped || errors.Is(err, serial.ErrCheckDigit)
-			ours := strings.Contains(text, s.Type) || strings.HasSuffix(name, ":*") // or all types share the series
+			ours := strings.Contains(text, s.Type) || strings.HasSuffix(name, ":*") // ":*" if types share it
 			r.impossible = r.impossible || ours && errors.Is(err, serial.ErrImpossibleDate)
 			continue
 		}
@@ -116,7 +121,7 @@ func (s *Series) read(text, label string) (r reading) {
 			r.other = true
 			continue
 		}
-		if i > 0 && ok { // the page shows the period as the current scheme has it
+		if i > 0 && ok { // the page shows the start and end that the period has in the current scheme
 			if start, _, found := labelled(current, p); found {
 				p = spanOf(s, start)
 			} else {
@@ -133,11 +138,11 @@ func (s *Series) read(text, label string) (r reading) {
 
 // series returns the name of the series.
 func (s *Series) series() string {
-	name, _ := s.Source.scheme().Series(s.Type) // allSeries has refused an invalid type
+	name, _ := s.Source.scheme().Series(s.Type) // no error, because allSeries has checked the type
 	return name
 }
 
-// has reports whether numbers of a type belong to the series, which has that name.
+// has reports whether numbers of a type belong to the series. name is the name of the series.
 func (s *Series) has(typ, name string) bool {
 	if typ == s.Type {
 		return true
@@ -146,38 +151,39 @@ func (s *Series) has(typ, name string) bool {
 	return err == nil && series == name
 }
 
-// mostAnswered is how many possible reasons the answer to a look-up lists.
+// mostAnswered is the largest number of possible reasons in the result of a look-up.
 const mostAnswered = 10
 
-// A fate is what became of a number that somebody looked up, for people.
+// A fate is the result of a look-up as the page of the period shows it.
 type fate struct {
-	Number  string // as it was looked up
-	Period  string // name
-	Foreign bool   // it is not a number of the series and period
-	Audit   bool   // the series is checked
-	Ahead   bool   // the period has not begun
+	Number  string // number as it was typed
+	Period  string // name of the period
+	Foreign bool   // whether it is not a number of the series and period
+	Audit   bool   // whether the series has Stored
+	Ahead   bool   // whether the period has not begun
 
 	Issued  bool
-	Below   bool           // it is below the first number of the period
-	Times   int            // it is stored: 0, 1, or 2 for more than once
-	As      string         // its sequence is stored with this other text; "" if not
-	Link    template.URL   // address of its document; "" if there is none
-	Unused  *explainedLine // report that nobody received it, although it is stored; nil if there is none
-	Reason  *explainedLine // why it is missing; nil if nobody has explained it
-	Explain string         // address of the form with this number; "" if there is none
+	Below   bool           // whether the number is below the first number of the period
+	Times   int            // how often the number is stored: 0, 1, or 2 if more than once
+	As      string         // text with which the sequence is stored, if it differs from Number; otherwise ""
+	Link    template.URL   // address of the document, or "" if there is none
+	Unused  *explainedLine // report that a stored number was never received, or nil if there is none
+	Reason  *explainedLine // explanation of a missing number, or nil if there is none
+	Explain string         // address of the form with this number, or "" if the reader cannot explain it
 
 	Possible []explainedLine // possible reasons
-	More     int             // possible reasons that are not listed
+	More     int             // count of the possible reasons that are not listed
 }
 
-// knows reports whether the audit has everything that a page says about a sequence. It lacks the text of a stored one if
-// it was not made for it and the sequence does not determine the text. 0 is no sequence.
+// knows reports whether the audit has everything that the page shows about a sequence. Only the stored text can be
+// missing: an audit records it if the sequence was looked up, or if the sequence determines the text. If seq is 0, no
+// sequence was looked up, so the audit has everything.
 func (a *audit) knows(seq int64) bool {
 	e := a.Lookup(seq)
 	return seq == 0 || seq == a.sought || e.Stored == 0 || len(e.Texts) > 0
 }
 
-// newFate words what became of a number.
+// newFate returns the result of looking up a number. seq is 0 if text is not a number of the period.
 func newFate(numbers printer, a *audit, text string, seq int64, mayExplain bool) *fate {
 	r := &a.Report
 	f := &fate{Number: text, Period: numbers.period.Name, Audit: a.stored, Ahead: a.at.Before(numbers.period.Start)}

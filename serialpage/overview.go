@@ -13,44 +13,44 @@ import (
 )
 
 const (
-	askedAtOnce    = 16 // series
+	askedAtOnce    = 16 // number of series that are read at the same time
 	mostRows       = 1000
-	overviewLength = 30 // periods in the chart of a series
+	overviewLength = 30 // number of periods in the chart of a series
 )
 
 // An overviewRow is a series on the first page.
 type overviewRow struct {
 	Name, Type, Href string
-	Failed           bool // the series could not be read
-	Lost             bool // its counter was lost
+	Failed           bool // whether the series could not be read
+	Lost             bool // whether the counter was lost
 	Period           span
-	Last             string // number, or its sequence; "" if none was issued
+	Last             string // last number, or its sequence if the date is not known; "" if no number was issued
 	Issued           int64
-	Full             string // share of the period's numbers that was issued; "" if the period never fills up
-	Until            string // last day for which numbers are issued, as text; "" if there is none
-	NearlyFull       bool   // four fifths of the period's numbers were issued
-	NearlyOver       bool   // that day is near or past
+	Full             string // issued share of the numbers of the period; "" if the period is practically unlimited
+	Until            string // text with the last day for which numbers are issued; "" if there is none
+	NearlyFull       bool   // whether at least 80% of the numbers of the period were issued
+	NearlyOver       bool   // whether the last day is near or past
 	Chart            chart
-	Audited          *result // last audit that found discrepancies, or else the last one; nil if there was none
-	Checked          int64   // periods that were audited within a day
-	Wrong            int64   // those of them with discrepancies
+	Audited          *result // last audit with discrepancies; if there is none, the last audit; otherwise nil
+	Checked          int64   // count of the periods with a valid check
+	Wrong            int64   // count of the periods with a valid check and discrepancies
 }
 
-// A result is the outcome of an audit, for people.
+// A result is the outcome of an audit as a page shows it.
 type result struct {
 	outcome
 	Period, Href string
-	Since        string // what the audit does not know; "" if that is nothing
+	Since        string // reason why the outcome is out of date, or ""
 }
 
-// newResult words an outcome. last is the sequence of the period that was issued last.
+// newResult returns the result for an outcome. last is the last sequence that has been issued in the period until now.
 func newResult(s *Series, o outcome, last int64) *result {
 	p := spanOf(s, o.Start)
 	o.At = o.At.In(p.Start.Location())
 	return &result{o, p.Name, address("period", s.Key, o.Start), o.since(last)}
 }
 
-// overview is the page of all series.
+// overview serves the page of all series.
 func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
 	all, err := h.allSeries(r.Context())
 	if err != nil {
@@ -76,7 +76,7 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
 	}
 	close(next)
 	work.Wait()
-	if i := slices.IndexFunc(failed, func(err error) bool { return err != nil }); i >= 0 { // one error is enough
+	if i := slices.IndexFunc(failed, func(err error) bool { return err != nil }); i >= 0 { // only one error is logged
 		h.Logger.ErrorContext(r.Context(), "serialpage: a series could not be read", "series", shown[i].Key, "err", failed[i])
 	}
 	at := time.Now().UTC()
@@ -93,7 +93,8 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// overviewRow returns the row of a series before the request ends, whatever the Source does.
+// overviewRow returns the row of a series. It returns when the context of the request ends, even if a method of the
+// Source is still running.
 func (h *handler) overviewRow(r *http.Request, s *Series, audited outcome) (overviewRow, error) {
 	empty := overviewRow{Name: s.Name, Type: s.Type, Href: seriesLink(s).Href}
 	if !audited.At.IsZero() {
@@ -108,7 +109,7 @@ func (h *handler) overviewRow(r *http.Request, s *Series, audited outcome) (over
 	return row, nil
 }
 
-// read fills in what the Source of a series knows.
+// read sets the fields that come from the Source of a series.
 func (row *overviewRow) read(ctx context.Context, s *Series, audited outcome) error {
 	last, err := s.Source.last(ctx, s.Type)
 	if errors.Is(err, serial.ErrCounterLost) {
@@ -143,8 +144,8 @@ func (row *overviewRow) read(ctx context.Context, s *Series, audited outcome) er
 	return nil
 }
 
-// untilText says until when numbers are issued, and whether that is at most 29 days away or past, as the hooks' warning
-// has it. Both days look like 2026-08-01.
+// untilText returns a text with the last day for which numbers are issued. near reports whether this day is past or at
+// most 29 days away, as in the warning of the hooks. Both days have the form 2026-08-01.
 func untilText(last, today string) (text string, near bool) {
 	date, _ := time.Parse(time.DateOnly, last)
 	text = date.Format("2 January 2006")
@@ -157,10 +158,12 @@ func untilText(last, today string) (text string, near bool) {
 	return "until " + text, false
 }
 
-// endless is more numbers than anybody will issue in a period.
+// endless is a count of numbers that no application reaches in a period. A page does not show how full such a period
+// is.
 const endless = 1_000_000_000
 
-// fullText says what share of a period's numbers was issued. It says 0% only if none was, and 100% only if all were.
+// fullText returns the issued share of the numbers of a period as text. The text is 0% only if no number was issued,
+// and 100% only if all numbers were.
 func fullText(issued, size int64) string {
 	share := fmt.Sprintf("%.1f%%", min(float64(issued)/float64(size)*100, 99.9))
 	switch {

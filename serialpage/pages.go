@@ -26,7 +26,7 @@ var style []byte
 //go:embed web/icon.svg
 var icon []byte
 
-// version is part of the addresses of embedded files, which browsers cache for a year.
+// version is part of the addresses of the embedded files, because browsers cache these files for a year.
 var version = func() string {
 	sum := sha256.Sum256(append(slices.Clone(style), icon...))
 	return base64.RawURLEncoding.EncodeToString(sum[:6])
@@ -40,32 +40,32 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"shortly": shortly, "plural": plural,
 }).ParseFS(pageFiles, "web/*.html"))
 
-// contentTypes are the content types of the formats of an account; "" is a page.
+// contentTypes maps a format to its content type. The format of a page is "".
 var contentTypes = map[string]string{
 	"": "text/html; charset=utf-8", "csv": "text/csv; charset=utf-8; header=present", "json": "application/json",
 }
 
-// formatOf returns the format that a request asks for.
+// formatOf returns the format that the path of a request ends with, such as "csv", or "" for a page.
 func formatOf(r *http.Request) string {
 	return strings.TrimPrefix(path.Ext(r.URL.Path), ".")
 }
 
-// A frame is what every page has around its content.
+// A frame is the data for the layout of every page.
 type frame struct {
 	Title   string
 	Version string
-	Base    string // relative address of the pages; "" on a page
-	Back    []link // to the pages above
-	Number  string // in the field for a number to look up: what was typed, if it has to be corrected
+	Base    string // prefix of relative addresses; "" on a page
+	Back    []link // links to the pages above this one
+	Number  string // content of the field for looking up a number; "" unless the number has to be corrected
 	Data    any
 }
 
-// A link leads to another page.
+// A link is a hyperlink to another page.
 type link struct{ Href, Text string }
 
 var home = link{"./", "Number series"}
 
-// write sends a page. It renders all of it before it sends the first byte.
+// write renders a whole page and then sends it, so that a failing template does not leave half a page.
 func (h *handler) write(w http.ResponseWriter, status int, name string, f frame, data any) {
 	f.Version, f.Data = version, data
 	var page bytes.Buffer
@@ -80,7 +80,7 @@ func (h *handler) write(w http.ResponseWriter, status int, name string, f frame,
 }
 
 // address returns the relative address of a page about a period of a series, or about the series if start is zero. more
-// has further names and values; empty values are left out.
+// contains additional query parameters: names and values in turn. Parameters with empty values are omitted.
 func address(page, key string, start time.Time, more ...string) string {
 	q := url.Values{"key": {key}}
 	if !start.IsZero() {
@@ -97,20 +97,20 @@ func address(page, key string, start time.Time, more ...string) string {
 	return page + "?" + q.Encode()
 }
 
-// seriesLink leads to the page of a series.
+// seriesLink returns a link to the page of a series.
 func seriesLink(s *Series) link { return link{address("series", s.Key, time.Time{}), s.Name} }
 
-// A problem is an error that is answered with a page of its own.
+// A problem is an error with the content of the error page to show.
 type problem struct {
 	status int
-	text   string // for people
-	cause  error  // for the log; nil if the client is to blame
-	retry  bool   // a repetition may succeed
+	text   string // text for the reader
+	cause  error  // cause for the log; nil if the client caused the problem
+	retry  bool   // whether the same request may succeed later
 
-	title  string  // "" means that of the status
-	number string  // that the text is about, and that was looked up; "" if there is none
-	series *Series // that the text is about; nil if there is none
-	period span    // that the text is about
+	title  string  // title of the page; by default, the title for the status
+	number string  // number that was looked up and that the text is about, or ""
+	series *Series // series that the text is about, or nil
+	period span    // period that the text is about, if series is not nil
 }
 
 func (p *problem) Error() string { return p.text }
@@ -121,13 +121,13 @@ func badRequest(text string) error { return &problem{status: http.StatusBadReque
 
 func forbidden(text string) error { return &problem{status: http.StatusForbidden, text: text} }
 
-// unavailable is the answer if a database, Redis or a function of the application failed.
+// unavailable returns the problem to show if a database, Redis or a function of the application has failed.
 func unavailable(cause error) error {
 	return &problem{status: http.StatusServiceUnavailable, text: "This page is not available right now.", cause: cause,
 		retry: true}
 }
 
-// fail answers with an error page.
+// fail responds with an error page, and logs the cause of err if it is not the fault of the client.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := &problem{}
 	if !errors.As(err, &p) {
@@ -150,14 +150,14 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}{p.series, p.period, p.number, p.text, time.Now().UTC()})
 }
 
-// titles are the titles of error pages, by status.
+// titles maps a status to the title of the error page.
 var titles = map[int]string{
 	http.StatusBadRequest: "Invalid request", http.StatusForbidden: "Not allowed", http.StatusNotFound: "Not found",
 	http.StatusMethodNotAllowed: "Not supported", http.StatusRequestEntityTooLarge: "Too large",
 	http.StatusInternalServerError: "Something went wrong", http.StatusServiceUnavailable: "Not available",
 }
 
-// logFailure logs why a request failed, unless cause is nil or the client has left.
+// logFailure logs the cause of a failed request, unless cause is nil or the client has disconnected.
 func (h *handler) logFailure(r *http.Request, text string, cause error) {
 	if cause != nil && !errors.Is(r.Context().Err(), context.Canceled) {
 		h.log(r, text, cause)
@@ -169,13 +169,13 @@ func (h *handler) log(r *http.Request, text string, cause any) {
 		"query", r.URL.RawQuery, "err", cause)
 }
 
-// A linker asks the application for the addresses of documents.
+// A linker gets the addresses of documents from the application.
 type linker struct {
-	link   func(number string) string // nil: there are none
-	failed string                     // panic and stack; then, none of the links must be shown
+	link   func(number string) string // Series.Link; nil if there are no links
+	failed string                     // panic value and stack if link panicked; no link may be shown in this case
 }
 
-// address returns the address of the document with a number, or "" if there is none.
+// address returns the address of the document that has the number, or "" if there is none.
 func (l *linker) address(number string) (address template.URL) {
 	if l.link == nil || l.failed != "" {
 		return ""

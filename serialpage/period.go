@@ -11,7 +11,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// period is the page of a period, or its account as CSV or JSON.
+// period serves the page of a period, or its account as CSV or JSON.
 func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 	s, p, err := h.findPeriod(r.Context(), r.URL.Query())
 	if err != nil {
@@ -63,9 +63,9 @@ func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 			return unavailable(err)
 		}
 		if len(v.Saved) > 0 {
-			query = nil // what was saved does not fill the form again
+			query = nil // so that the form is not filled in with the saved explanation
 		}
-		if a.UnexplainedCount > 0 || query.Get("first") != "" { // what was typed is never lost
+		if a.UnexplainedCount > 0 || query.Get("first") != "" { // keeps typed input
 			v.Form = newForm(numbers, query)
 		}
 	}
@@ -73,12 +73,12 @@ func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// neighbours returns the addresses of the pages of the periods before and after p, among those that are kept; "" if
-// there is none.
+// neighbours returns the addresses of the pages of the kept periods directly before and after p. An address is "" if
+// there is no such period.
 func neighbours(ctx context.Context, s *Series, p span) (older, newer string, err error) {
 	_, err = s.kept(ctx, func(kept []serial.Number) bool {
 		older, newer = "", ""
-		for _, n := range kept { // the newest first
+		for _, n := range kept { // newest first
 			if n.Start.Before(p.Start) {
 				older = address("period", s.Key, n.Start)
 				return true
@@ -92,7 +92,8 @@ func neighbours(ctx context.Context, s *Series, p span) (older, newer string, er
 	return older, newer, err
 }
 
-// periodView words an account, and what became of a number that was looked up, unless text is "".
+// periodView returns the view of an account. If text is not "", it includes the result of looking up text. If Link of
+// the series panics, the view has no links.
 func (h *handler) periodView(r *http.Request, numbers printer, a *audit, mayExplain bool, text string,
 	sought reading) *periodView {
 	v := newPeriodView(numbers, a, mayExplain)
@@ -107,8 +108,8 @@ func (h *handler) periodView(r *http.Request, numbers printer, a *audit, mayExpl
 	return v
 }
 
-// user returns the name of the person who sent a request, or why that person may not explain numbers. Both are "" if
-// nobody may.
+// user returns the name of the user who sent a request, or the reason why this user may not explain numbers. Both are
+// "" if Options.User is nil.
 func (h *handler) user(r *http.Request) (name, refused string) {
 	if h.User == nil {
 		return "", ""

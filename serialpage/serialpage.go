@@ -1,6 +1,6 @@
-// Package serialpage shows accountants, support staff and auditors the numbers of an application: how many were issued,
-// which of them are stored, and why the others are missing. Whoever holds one number looks it up, on any page. It is an
-// [http.Handler] that an application mounts behind its own login:
+// Package serialpage provides web pages for accountants, support staff and auditors. They show how many numbers an
+// application has issued, which of them are stored, and why the rest are missing. On every page, readers can look up a
+// single number. The pages are an [http.Handler], which an application mounts behind its own login:
 //
 //	page, err := serialpage.NewHandler(serialpage.Options{
 //		Prefix: "/numbers",
@@ -12,8 +12,8 @@
 //	mux.Handle("/numbers", page)
 //	mux.Handle("/numbers/", page)
 //
-// The pages need no JavaScript and load nothing from elsewhere. They only read, unless [Options].User says who may
-// explain why a number is missing.
+// The pages need no JavaScript and load nothing from other sites. They change nothing, unless [Options].User allows a
+// user to explain why a number is missing.
 package serialpage
 
 import (
@@ -34,77 +34,93 @@ import (
 // Options configures the handler that [NewHandler] returns.
 type Options struct {
 	// Prefix is the path where the handler is mounted: "" or a path such as "/numbers". The handler needs the full
-	// path: do not wrap it in http.StripPrefix. A proxy may show the pages at another path. If that path does not end
-	// with the last part of Prefix, the proxy must redirect it to the same path with a slash at the end, because the
-	// handler's own redirect leads to the last part of Prefix.
+	// path, so do not wrap it in http.StripPrefix. A proxy may publish the pages under another path. If the last
+	// element of this path differs from that of Prefix, the proxy must redirect the path to the same path with a
+	// trailing slash, because the handler's own redirect leads to the last element of Prefix.
 	Prefix string
 
-	// Series returns the series to show, in that order. It is called for every page, with the context of the request.
-	// It must not be nil.
+	// Series returns the series in the order in which the pages show them. The handler calls it for every page, with
+	// the context of the request. It must not be nil.
 	Series func(context.Context) ([]Series, error)
 
-	// User returns the name of the person who sent the request and may explain missing numbers: at most 100 bytes of
-	// the characters that a name in a [serial.Explanation] may have. If it fails, or returns "" or a name that is not
-	// allowed, the pages have no form and say why, and a form that is sent gets 403 and shows what was typed. If User
-	// is nil, the pages only read, and a form that is sent gets 403. Printed sheets have the name, too.
+	// User returns the name of the user who sent the request, if this user may explain missing numbers, and otherwise
+	// "". The name may have at most 100 bytes, and only the characters that are allowed in a [serial.Explanation]. If
+	// User fails, or returns "" or an invalid name, the pages show the reason instead of a form. A form that is sent
+	// nevertheless is answered with status 403 and shown again. If User is nil, the pages have no form, and a form
+	// that is sent is answered with status 403. The name is also printed on sheets.
 	User func(*http.Request) (name string, err error)
 
-	// TrustedOrigins are origins, such as "https://example.com", from which forms are accepted besides the page's own:
-	// see [http.CrossOriginProtection]. They are needed behind a proxy that changes the Host header.
+	// TrustedOrigins are origins, such as "https://example.com", from which forms are accepted in addition to the
+	// origin of the page: see [http.CrossOriginProtection]. They are needed behind a proxy that changes the Host
+	// header.
 	TrustedOrigins []string
 
-	// Limit is how long a request may take, including its body and an audit, whatever the functions given here do. It
-	// is at most an hour. The context passed to these functions ends a little earlier. If a function ignores it, its
-	// goroutine is left behind. The server's WriteTimeout must be longer than Limit. Default 10 s.
+	// Limit is the longest time that a request may take, including the time for reading its body and for an audit. It
+	// is at most an hour. The handler replies in time even if a function of Options or Series does not return: the
+	// context of the function ends a little before the limit, and if the function ignores the context, its goroutine
+	// keeps running. The WriteTimeout of the server must be longer than Limit. The default is 10 s.
 	Limit time.Duration
 
-	// CheckLimit is how long a check of all periods may take. It is at most a day. A check that does not end has no
-	// result. Default 10 minutes.
+	// CheckLimit is the longest time that a check of all periods may take. It is at most a day. A check that takes
+	// longer is stopped and has no result. The default is 10 minutes.
 	CheckLimit time.Duration
 
-	// Context ends the checks of all periods, for example when the service shuts down. Default context.Background().
+	// Context is canceled to stop running checks of all periods, for example when the service shuts down. The default
+	// is context.Background().
 	Context context.Context
 
-	// Organisation is the name of the company whose numbers these are, for printed sheets. Default "": none.
+	// Organisation is the name of the company, which is printed on sheets. By default, no name is printed.
 	Organisation string
 
-	// Logger gets the errors, which the pages do not show. Default slog.Default().
+	// Logger logs errors, because the pages do not show their causes. The default is slog.Default().
 	Logger *slog.Logger
 }
 
-// A Series is a row of the first page. Its Key must be unique among all series of the handler, since an account is kept
-// for a minute and shown to everybody who asks for that Key.
+// A Series is a row of the first page. Its Key must be unique among all series of the handler, because the handler
+// keeps an account under this Key for a minute and shows it to every reader who requests the Key.
 type Series struct {
-	Key    string // at most 255 bytes of printable UTF-8; "" means Type
-	Type   string // with serial.WithSharedCounter, any type, or "" if the template prints none; the page shows all types
-	Name   string // for people, such as "Sales orders"; "" means Type
-	Source Source // where the numbers are counted
+	// Key identifies the series in addresses. It has at most 255 bytes of printable UTF-8. The default is Type.
+	Key string
 
-	// Stored yields the numbers that documents have: at least all that were printed for the period from start to end,
-	// preferably all that exist. If it is nil, the page gives no account. It must stop when ctx ends: until then, it
-	// occupies one of the two audits that can run at a time. A check of all periods calls it once, for the time from the
-	// oldest to the newest period that is kept.
+	// Type is the type of the numbers. With serial.WithSharedCounter, it is any of the types that share the counter, or
+	// "" if the template prints no type. The page then shows the numbers of all these types.
+	Type string
+
+	// Name is the title of the series on the pages, such as "Sales orders". The default is Type.
+	Name string
+
+	// Source is the generator that issues the numbers.
+	Source Source
+
+	// Stored yields the numbers of stored documents. It must yield at least all numbers that were printed for the time
+	// from start to end, and preferably every number that is stored. If it is nil, the page shows no account. Stored
+	// must stop when ctx ends, because only two audits can run at the same time, and one of them is occupied until
+	// Stored returns. A check of all periods calls Stored once, for the time from the oldest to the newest period that
+	// is kept.
 	Stored func(ctx context.Context, start, end time.Time) iter.Seq2[string, error]
 
-	// Explanations stores the reasons. If it is nil, nothing can be explained.
+	// Explanations stores the reasons why numbers are missing. If it is nil, numbers cannot be explained.
 	Explanations Explanations
 
-	// Earlier are the schemes of numbers that were printed before a template, time zone or day start was changed, as
-	// [serial.WithEarlier] takes them. Numbers of all schemes are accounted for together. If the first instants of a
-	// period differ, start and end in Stored include that period by every scheme, and Explanations is asked for each of
-	// these instants; what is explained for the current one comes before the others.
+	// Earlier are the schemes that were used before the template, the time zone or the day start was changed, as in
+	// [serial.WithEarlier]. An account includes the numbers of all schemes. The same period can begin at a different
+	// instant in each scheme. In this case, start and end in Stored enclose the period of every scheme, and
+	// Explanations is called once for each of the instants. If a number is explained for several of them, the
+	// explanation for the current scheme counts.
 	Earlier []*serial.Scheme
 
-	// Link returns the address of the document that has a number: relative to the pages, such as "../invoices/1", or
-	// with http or https. For any other address, and for "", there is no link. It gets the number as Stored yields it,
-	// maybe without the blanks around it, and should return at once: it is called for each listed number. If it panics,
-	// the page is as without it. Default nil: no links.
+	// Link returns the address of the document that has the given number. The address is relative to the pages, such
+	// as "../invoices/1", or begins with http or https. If Link returns another address or "", the page shows no link.
+	// The argument is the number as Stored yields it, but whitespace around it may be removed. Link is called for every
+	// listed number, so it should return immediately. If it panics, the page is shown without links. If it is nil, the
+	// pages have no links to documents.
 	Link func(number string) string
 }
 
-// Explanations stores why numbers are missing. Explain must change nothing if an equal explanation is already stored.
-// Explanations yields those of the period that begins at start, or of all periods if start is zero.
-// [sqlledger.Register] implements it.
+// Explanations stores the reasons why numbers are missing. The method Explain adds an explanation. If an equal
+// explanation is already stored, Explain must change nothing. The method Explanations yields the explanations of the
+// period that begins at start, or of all periods if start is the zero time. [sqlledger.Register] implements the
+// interface.
 //
 // [sqlledger.Register]: https://pkg.go.dev/github.com/dailyserial/serial/sqlledger#Register
 type Explanations interface {
@@ -112,9 +128,9 @@ type Explanations interface {
 	Explanations(ctx context.Context, series string, start time.Time) iter.Seq2[serial.Explanation, error]
 }
 
-// NewHandler returns a handler for all pages below o.Prefix. It returns an error, which names the field, if Series is
-// nil, if Prefix is neither "" nor a clean path that begins with a slash, if [http.CrossOriginProtection] refuses an
-// origin, if Limit is negative or longer than an hour, or if CheckLimit is negative or longer than a day.
+// NewHandler returns a handler for all pages below o.Prefix. It fails if Series is nil, if Prefix is neither "" nor a
+// clean path that begins with a slash, if [http.CrossOriginProtection] does not accept one of TrustedOrigins, if Limit
+// is negative or longer than an hour, or if CheckLimit is negative or longer than a day. The error names the field.
 func NewHandler(o Options) (http.Handler, error) {
 	h := &handler{Options: o, crossOrigin: http.NewCrossOriginProtection(), audits: newAudits(),
 		checks: checks{running: map[string]*check{}, ended: map[string]*checked{}}}

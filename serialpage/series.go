@@ -13,36 +13,36 @@ import (
 )
 
 const (
-	shownPeriods = 50   // on a page of a series
-	fewPeriods   = 1000 // read at first; most series have no more
+	shownPeriods = 50   // largest number of periods on a page of a series
+	fewPeriods   = 1000 // number of periods that are read first; most series have no more
 	chartWidth   = 900
 	chartHeight  = 120
 )
 
-// A periodRow is a period on the page of a series.
+// A periodRow is the row of a period on the page of a series.
 type periodRow struct {
 	span
 	Href        string
-	First, Last string // numbers, or their sequences; "" if none was issued
+	First, Last string // first and last number, or their sequences if the dates are not known; "" if none was issued
 	Issued      int64
 	Closed      bool
 	Current     bool
-	Audited     *result // last audit; nil if there was none
+	Audited     *result // result of the last audit, or nil if there was none
 }
 
-// A selection says which of a series' periods a page shows, newest first.
+// A selection defines which periods of a series a page shows.
 type selection struct {
 	series *Series
-	before time.Time // they are older than this start of a period; zero: the newest ones
-	after  time.Time // they are the ones next to this start that are newer; zero: as above
-	wrong  bool      // only those with discrepancies, and those not checked
+	before time.Time // if not zero, the page shows the next periods that begin before this time
+	after  time.Time // if not zero, the page shows the next periods that begin after this time
+	wrong  bool      // whether only periods with discrepancies or without a valid check are shown
 
-	from, to string // first and last business day, such as 2021-10-24; "" is open
-	whole    bool   // all of them, as in exports
+	from, to string // first and last business day, such as 2021-10-24; "" if there is no limit
+	whole    bool   // whether all periods are shown on one page, as in exports
 }
 
 const (
-	discrepancies = "discrepancies" // value of the parameter "show" for a selection of periods with discrepancies
+	discrepancies = "discrepancies" // value of the parameter "show" if selection.wrong is set
 	onePage       = "one"           // value of the parameter "pages" for all periods of a selection on one page
 )
 
@@ -70,7 +70,7 @@ func readSelection(s *Series, query url.Values) (sel selection, err error) {
 	return sel, nil
 }
 
-// covers reports whether a period has one of the days of a selection.
+// covers reports whether the period that begins at start includes a business day of the selection.
 func (sel selection) covers(start time.Time) bool {
 	p := spanOf(sel.series, start)
 	if sel.from == "" && sel.to == "" || !p.Ends() {
@@ -80,7 +80,8 @@ func (sel selection) covers(start time.Time) bool {
 	return day(p.End.Add(-time.Second)) >= sel.from && (sel.to == "" || day(p.Start) <= sel.to)
 }
 
-// address is the address of a page or a file with the same choice of periods. more has further names and values.
+// address returns the address of a page or a file with the same selection of periods. more contains additional query
+// parameters: names and values in turn.
 func (sel selection) address(page string, more ...string) string {
 	more = append(more, "from", sel.from, "to", sel.to)
 	if sel.wrong {
@@ -89,24 +90,25 @@ func (sel selection) address(page string, more ...string) string {
 	return address(page, sel.series.Key, time.Time{}, more...)
 }
 
-// A listing is what a page shows of a series' periods, newest first.
+// A listing is the part of the selected periods that a page shows, newest first.
 type listing struct {
 	shown        []serial.Number
-	newer, older bool // there are others
-	cut          bool // there may be periods that are too old to be listed
+	newer, older bool // whether there are newer or older periods on other pages
+	cut          bool // whether there may be more periods than the history returns
 }
 
-// list returns the periods of a selection.
+// list returns the periods of a selection that the page shows.
 func (h *handler) list(ctx context.Context, sel selection) (l listing, err error) {
 	_, err = sel.series.kept(ctx, func(kept []serial.Number) bool {
 		l = sel.part(h.lookAt(sel, kept))
 		l.cut = len(kept) == longestHistory
-		return l.older // the rest makes no difference
+		return l.older // even older periods would not change the page
 	})
 	return l, err
 }
 
-// kept returns the periods of a series that are kept, newest first: the first ones if these are enough, otherwise all.
+// kept returns the kept periods of a series, newest first. It reads the newest fewPeriods first, and reads all of them
+// only if enough returns false.
 func (s *Series) kept(ctx context.Context, enough func([]serial.Number) bool) (kept []serial.Number, err error) {
 	for _, most := range []int{fewPeriods, longestHistory} {
 		if kept, err = s.Source.history(ctx, s.Type, most); err != nil {
@@ -119,7 +121,7 @@ func (s *Series) kept(ctx context.Context, enough func([]serial.Number) bool) (k
 	return kept, nil
 }
 
-// lookAt returns the periods that a selection is about, wherever they are in the list.
+// lookAt returns all kept periods of a selection, before they are divided into pages.
 func (h *handler) lookAt(sel selection, kept []serial.Number) []serial.Number {
 	return slices.DeleteFunc(slices.Clone(kept), func(n serial.Number) bool {
 		if !sel.covers(n.Start) {
@@ -130,12 +132,12 @@ func (h *handler) lookAt(sel selection, kept []serial.Number) []serial.Number {
 	})
 }
 
-// part returns the part of a list that a page shows.
+// part returns the part of all that the page shows.
 func (sel selection) part(all []serial.Number) listing {
 	if sel.whole {
 		return listing{shown: all}
 	}
-	first := func(old func(serial.Number) bool) int { // in the list, which is sorted
+	first := func(old func(serial.Number) bool) int { // index of the first old period, because all is sorted
 		if i := slices.IndexFunc(all, old); i >= 0 {
 			return i
 		}
@@ -153,27 +155,27 @@ func (sel selection) part(all []serial.Number) listing {
 	return listing{shown: all[from:to], newer: from > 0, older: to < len(all)}
 }
 
-// A seriesView is the page of a series.
+// A seriesView is the data for the page of a series.
 type seriesView struct {
 	Series       *Series
 	Zone, Reach  string
 	Rows         []periodRow
 	Chart        chart
 	At           time.Time
-	Wrong        bool   // it shows only the periods at which somebody should look
-	All, Some    string // addresses of the pages with all and with these; "" if there is no choice
+	Wrong        bool   // whether only periods with discrepancies or without a valid check are shown
+	All, Some    string // addresses of the pages without and with this restriction; "" if the series has no Stored
 	From, To     string // first and last day, as typed
-	Newer, Older string // addresses of the next pages; "" if there is none
-	Whole        string // address of the page with all periods; "" if this page has all
-	CSV, JSON    string // addresses of the list in other forms
-	Total        *total // nil if other pages have more periods
+	Newer, Older string // addresses of the adjacent pages, or "" if there is none
+	Whole        string // address of the page with all periods, or "" if this page has all of them
+	CSV, JSON    string // addresses of the list in other formats
+	Total        *total // totals, or nil if other pages have more periods
 	Sheet        sheet
-	Cut          bool  // there may be periods that are too old to be listed
-	Most         int64 // periods listed on all pages
+	Cut          bool  // whether there may be periods that are too old to be listed
+	Most         int64 // largest number of periods on all pages together
 	Check        *checkView
 }
 
-// series is the page of a series, or the list of its periods as CSV or JSON.
+// series serves the page of a series, or the list of its periods as CSV or JSON.
 func (h *handler) series(w http.ResponseWriter, r *http.Request) error {
 	s, err := h.find(r.Context(), r.URL.Query())
 	if err != nil {
@@ -202,7 +204,7 @@ func (h *handler) series(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// seriesView reads what a page of a series shows, without its Sheet.
+// seriesView returns the data for the page of a series. It does not set Sheet.
 func (h *handler) seriesView(ctx context.Context, sel selection) (*seriesView, error) {
 	s := sel.series
 	l, err := h.list(ctx, sel)
@@ -229,7 +231,7 @@ func (h *handler) seriesView(ctx context.Context, sel selection) (*seriesView, e
 	return v, nil
 }
 
-// addLinks adds the addresses of the same list in other forms, and of its other pages.
+// addLinks adds the addresses of the same list in other formats, and of the other pages of the list.
 func (v *seriesView) addLinks(sel selection, l listing) {
 	v.CSV, v.JSON = sel.address("series.csv"), sel.address("series.json")
 	beside := func(name string, n serial.Number) string {
@@ -237,7 +239,7 @@ func (v *seriesView) addLinks(sel selection, l listing) {
 	}
 	switch {
 	case !l.newer && !l.older:
-	case len(l.shown) == 0: // nothing is older, or newer, than somebody's address says
+	case len(l.shown) == 0: // no period is before, or after, the time in the address
 		v.Newer = sel.address("series")
 	default:
 		if l.newer {
@@ -272,7 +274,8 @@ func (h *handler) periodRow(s *Series, n serial.Number, first int64, closed time
 	return row
 }
 
-// accountChart draws how many numbers of each period are stored, explained and unexplained, as far as it was audited.
+// accountChart returns a chart of the stored, explained and unexplained numbers of each period. If a period has not
+// been audited, its column shows the issued numbers.
 func accountChart(rows []periodRow) chart {
 	var stacks []stack
 	for _, row := range slices.Backward(rows) {
@@ -282,7 +285,7 @@ func accountChart(rows []periodRow) chart {
 			stack.title = fmt.Sprintf("%s: %s stored, %s explained, %s not explained", row.Name, count(a.Stored),
 				count(a.Explained), count(a.Unexplained))
 			stack.parts = []part{{"stored", a.Stored}, {"explained", a.Explained}, {"unexplained", a.Unexplained},
-				{"issued", row.Issued - a.Stored - a.Explained - a.Unexplained}} // since then
+				{"issued", row.Issued - a.Stored - a.Explained - a.Unexplained}} // issued after the audit
 		}
 		stacks = append(stacks, stack)
 	}

@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// A sheet has what a page says about itself on paper.
+// A sheet is the information that a page contains only when it is printed.
 type sheet struct {
-	Organisation string // whose numbers these are; "" if that is not known
-	Program      string // name and version
-	By           string // user who printed it; "" if that is not known
+	Organisation string // name of the company, or "" if none is configured
+	Program      string // name and version of this library
+	By           string // user who printed the page, or "" if the name is not known
 	At           time.Time
-	Closes       bool // the periods of the series can be closed
+	Closes       bool // whether periods of the series can be closed
 }
 
-// sheet returns the sheet of a page about a series. name is the user's, "" if it is not known.
+// sheet returns the sheet of a page about a series. name is the name of the user, or "" if it is not known.
 func (h *handler) sheet(name string, s *Series) sheet {
 	return sheet{h.Organisation, program, name, time.Now().In(s.zone()), s.closes()}
 }
 
-// A total adds up the periods of a list.
+// A total has the totals of a list of periods.
 type total struct {
 	First, Last string // names of the oldest and the newest period
 	Periods     int64
 	Issued      int64
 
-	Checked, Wrong, Since          int64 // periods with results: all, with discrepancies, and those that are out of date
-	Stored, Explained, Unexplained int64 // in these results
+	Checked, Wrong, Since          int64 // counts of periods: with a result, with discrepancies, with an old result
+	Stored, Explained, Unexplained int64 // sums over the periods with a result
 }
 
-// totalOf adds up rows, of which there is at least one.
+// totalOf returns the totals of rows. There must be at least one row.
 func totalOf(rows []periodRow) *total {
 	t := &total{First: rows[len(rows)-1].Name, Last: rows[0].Name, Periods: int64(len(rows))}
 	for _, row := range rows {
@@ -51,13 +51,14 @@ func totalOf(rows []periodRow) *total {
 	return t
 }
 
-// program is the name and the version of this library.
+// program is the name and the version of this library, as printed on sheets.
 var program = func() string {
 	info, _ := debug.ReadBuildInfo()
 	return programIn(info)
 }()
 
-// programIn returns the name of this library and its version in a program, which is unknown if info is nil.
+// programIn returns the name of this library and the version that is linked into the program. If info is nil, it
+// returns only the name.
 func programIn(info *debug.BuildInfo) string {
 	if info != nil {
 		for _, m := range info.Deps {

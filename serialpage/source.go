@@ -9,7 +9,7 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// A Source is where the numbers of a series are counted: [Redis] or [Table].
+// A Source is the generator of a series, with the place where its counter is kept. Call [Redis] or [Table] to make one.
 type Source interface {
 	scheme() *serial.Scheme
 	// last returns the last number of the current period.
@@ -25,7 +25,7 @@ type Source interface {
 	closed(ctx context.Context, typ string) (time.Time, error)
 }
 
-// Redis is the source of the series that a [serial.Generator] counts in Redis.
+// Redis returns the source of a series whose counter a [serial.Generator] keeps in Redis.
 func Redis(g *serial.Generator) Source { return redisSource{g} }
 
 type redisSource struct{ gen *serial.Generator }
@@ -52,8 +52,8 @@ func (s redisSource) auditAll(ctx context.Context, typ string, used iter.Seq2[st
 
 func (s redisSource) closed(context.Context, string) (time.Time, error) { return time.Time{}, nil }
 
-// Table is the source of the series that a [gapless.Generator] counts in a table. It reads the table through q, such as
-// a [*database/sql.DB].
+// Table returns the source of a series whose counter a [gapless.Generator] keeps in a database table. The pages read
+// the table through q, which is usually a [*database/sql.DB].
 func Table(q gapless.Querier, g *gapless.Generator) Source { return tableSource{q, g} }
 
 type tableSource struct {
@@ -81,7 +81,7 @@ func (s tableSource) auditAll(ctx context.Context, typ string, used iter.Seq2[st
 	return s.gen.AuditAll(ctx, s.q, typ, used, opts...)
 }
 
-// closes reports whether the periods of a series can be closed.
+// closes reports whether periods of the series can be closed.
 func (s *Series) closes() bool {
 	_, ok := s.Source.(tableSource)
 	return ok

@@ -9,7 +9,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A span is a period, for people.
+// A span is a period with its name, its label and its scheme.
 type span struct {
 	label      string
 	Name       string
@@ -28,11 +28,11 @@ func spanOf(s *Series, start time.Time) span {
 	if p, ok := spanAt(s.Source.scheme(), start); ok {
 		return p
 	}
-	return span{Start: start, End: start} // the period of 1 January 1970 may begin before any date
+	return span{Start: start, End: start} // a period that includes 1 January 1970 can begin before the first date
 }
 
-// Days are the first and the last business day of a period of more than one. The name of a day or an hour shows its
-// own.
+// Days returns the first and the last business day of the period as text. It returns "" for a period of one day or
+// less, because the name of such a period already contains the day.
 func (p span) Days() string {
 	if p.scheme == nil || !p.Ends() {
 		return ""
@@ -44,7 +44,7 @@ func (p span) Days() string {
 	return first + " to " + last
 }
 
-// day is the business day of an instant, for people.
+// day returns the business day of an instant as text.
 func (p span) day(at time.Time) string {
 	return dayText(p.scheme.BusinessDate(serial.At(at)))
 }
@@ -57,10 +57,10 @@ func dayText(day serial.When) string {
 // Ends reports whether the period has an end.
 func (p span) Ends() bool { return p.label != "all" }
 
-// Zone names the time zone of the period.
+// Zone returns the name of the time zone of the period.
 func (p span) Zone() string { return zoneName(p.Start.Location()) }
 
-// zone is the time zone of the series.
+// zone returns the time zone of the series.
 func (s *Series) zone() *time.Location {
 	p, _ := spanAt(s.Source.scheme(), time.Now())
 	return p.Start.Location()
@@ -77,13 +77,13 @@ func zoneName(zone *time.Location) string {
 	return zone.String()
 }
 
-// schemes returns the schemes that read the numbers of a series, the current one first.
+// schemes returns the schemes with which numbers of the series can be parsed. The current scheme is the first.
 func (s *Series) schemes() []*serial.Scheme {
 	return append([]*serial.Scheme{s.Source.scheme()}, s.Earlier...)
 }
 
-// reach returns the first instants of the period with the label of p, the latest scheme's last, and the span of time
-// that includes this period by all schemes.
+// reach returns the start of the period that has the label of p, by each scheme, and the interval from from to to,
+// which encloses these periods. The start by the current scheme is the last of starts.
 func (s *Series) reach(p span) (starts []time.Time, from, to time.Time) {
 	starts, from, to = []time.Time{p.Start}, p.Start, p.End
 	for _, e := range s.Earlier {
@@ -102,9 +102,10 @@ func (s *Series) reach(p span) (starts []time.Time, from, to time.Time) {
 	return starts, from, to
 }
 
-// labelled returns the period of a scheme that has the label of p, if there is one: labels sort as their periods do.
+// labelled returns the period of a scheme that has the label of p, if there is one. It finds this period with a binary
+// search, because the labels of a scheme sort in the order of their periods.
 func labelled(scheme *serial.Scheme, p span) (start, end time.Time, ok bool) {
-	const apart = 4 * 24 * 60 * 60 // seconds; two time zones and day starts, and a date that a zone skipped
+	const apart = 4 * 24 * 60 * 60 // in seconds, for two time zones, two day starts, and a date that a zone skipped
 	at := func(i int) serial.When { return serial.At(p.Start.Add(time.Duration(i-apart) * time.Second)) }
 	i := sort.Search(2*apart, func(i int) bool {
 		label, _, _ := scheme.Period(at(i))

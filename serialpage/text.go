@@ -9,7 +9,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// count prints a count with narrow spaces between thousands.
+// count formats n with narrow spaces between groups of three digits.
 func count(n int64) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
@@ -18,7 +18,7 @@ func count(n int64) string {
 	return text
 }
 
-// plural prints a count with its noun.
+// plural formats a count with the singular or the plural of a noun.
 func plural(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -28,7 +28,7 @@ func plural(n int64, one, many string) string {
 
 func instant(t time.Time) string { return t.Format("2 January 2006, 15:04 MST") }
 
-// shortly prints an instant without the year, if it lies in the current one.
+// shortly formats an instant, and omits the year if it is the current year.
 func shortly(t time.Time) string {
 	if t.Year() != time.Now().In(t.Location()).Year() {
 		return instant(t)
@@ -36,8 +36,8 @@ func shortly(t time.Time) string {
 	return t.Format("2 Jan, 15:04 MST")
 }
 
-// reachText says how far the numbers of a series go: how many a period can have, and the last day for which any are
-// issued.
+// reachText returns a text with the limits of a series: the largest number of numbers in a period, and the last day for
+// which numbers are issued.
 func reachText(s *Series) string {
 	var all []string
 	scheme := s.Source.scheme()
@@ -59,7 +59,8 @@ func reachText(s *Series) string {
 	return strings.Join(all, " ")
 }
 
-// numberText prints a number, or its sequence if its date is not known. It is "" if none was issued.
+// numberText returns a number as text, or its sequence if its date is not known. It returns "" if no number was issued,
+// that is, if the sequence is 0.
 func numberText(n serial.Number) string {
 	switch {
 	case n.Seq == 0:
@@ -70,13 +71,13 @@ func numberText(n serial.Number) string {
 	return n.String()
 }
 
-// A printer prints sequences of a period for people.
+// A printer formats the numbers of a period.
 type printer struct {
 	series *Series
 	period span
-	shown  time.Time // instant of the period whose date is printed if a number's own date is unknown
-	dated  bool      // all numbers print the same date; otherwise, the date of a missing number is unknown
-	hidden bool      // the numbers hide their sequences
+	shown  time.Time // instant in the period whose date is printed if the date of a number is not known
+	dated  bool      // whether all numbers of the period have the same date; if not, that of a missing one is not known
+	hidden bool      // whether the numbers hide their sequences
 	links  *linker
 }
 
@@ -88,8 +89,8 @@ func newPrinter(s *Series, p span) printer {
 	return n
 }
 
-// latest returns the latest instant of a period that is not in the future. Its first instant would not do: that of
-// Never is in 1969 or 1970, which few templates can print.
+// latest returns the latest instant of a period that is not in the future, or the start of a period that has not begun.
+// The first instant of every period would not work: with Never, it is in 1969 or 1970, which few templates can print.
 func latest(p span) time.Time {
 	switch now := time.Now(); {
 	case now.Before(p.Start):
@@ -100,9 +101,10 @@ func latest(p span) time.Time {
 	return p.End.Add(-time.Second)
 }
 
-// hidesSequences reports whether the numbers hide their sequences, which a scheme does not reveal. If they do,
-// neighbouring numbers differ almost everywhere. Otherwise, the first eight differ only in the last digit of the
-// sequence and in at most two check digits. Numbers that cannot be printed are taken for hidden.
+// hidesSequences reports whether the numbers hide their sequences. A scheme has no method for this, so hidesSequences
+// compares the first eight numbers. If sequences are hidden, these numbers differ in almost every position. Otherwise,
+// they differ only in the last digit of the sequence and in at most two check digits. If the numbers cannot be printed,
+// hidesSequences returns true.
 func (n printer) hidesSequences() bool {
 	var texts []string
 	for seq := int64(1); seq <= 8; seq++ {
@@ -120,8 +122,8 @@ func (n printer) hidesSequences() bool {
 	return differing > 3
 }
 
-// whole is a number as the form takes it, or "" if the template cannot print it. If the date of the number is unknown,
-// it is printed with another date of the period.
+// whole returns a number as users enter it into the form, or "" if the template cannot print it. If the date of the
+// number is not known, whole prints another date of the period.
 func (n printer) whole(seq int64) string {
 	number, err := n.series.Source.scheme().Number(n.series.Type, serial.At(n.shown), seq)
 	if err != nil {
@@ -130,11 +132,11 @@ func (n printer) whole(seq int64) string {
 	return number.String()
 }
 
-// mostHidden is how many numbers of a hidden sequence are listed for a range.
+// mostHidden is the largest count of numbers with hidden sequences that are listed for a range.
 const mostHidden = 10
 
-// ranged prints a range of numbers. If sequences are hidden, the first and the last number do not show the numbers
-// between them.
+// ranged returns a range of numbers as text. If sequences are hidden, it lists all numbers of the range or returns
+// their count, because the first and the last number do not determine the numbers in between.
 func (n printer) ranged(r serial.Range) string {
 	switch {
 	case !n.dated && r.First == r.Last:
@@ -155,7 +157,8 @@ func (n printer) ranged(r serial.Range) string {
 	return n.whole(r.First) + " – " + n.whole(r.Last)
 }
 
-// split returns at most so many ranges, as they are listed: single numbers, if sequences are hidden.
+// split returns ranges as they are listed, but at most most of them. If sequences are hidden, each number becomes a
+// range.
 func (n printer) split(ranges []serial.Range, most int) (all []serial.Range) {
 	for _, r := range ranges {
 		for r.First <= r.Last && len(all) < most {
@@ -169,7 +172,7 @@ func (n printer) split(ranges []serial.Range, most int) (all []serial.Range) {
 	return all
 }
 
-// size returns how many numbers ranges have.
+// size returns the total count of the numbers in ranges.
 func size(ranges ...serial.Range) (n int64) {
 	for _, r := range ranges {
 		n += r.Last - r.First + 1
@@ -177,7 +180,7 @@ func size(ranges ...serial.Range) (n int64) {
 	return n
 }
 
-// A wording says to people what a reason of package serial means.
+// A wording is the text that a page shows instead of a reason constant of package serial.
 type wording struct{ constant, Words, Help string }
 
 var wordings = []wording{
@@ -195,8 +198,9 @@ var wordings = []wording{
 		"The numbering continued above these numbers. No document should have one, unless data had been lost before."},
 }
 
-// worded returns an explanation's reason for people, without its details, which nobody needs who reads a page. If it is
-// a person's or unknown, it is unchanged and has no help.
+// worded returns the reason of an explanation as a page shows it. If the reason begins with a constant of package
+// serial, worded translates the constant and omits the details after it. Otherwise, for example if a user wrote the
+// reason, the text is unchanged and has no help.
 func worded(e *serial.Explanation) wording {
 	if e.By == "" {
 		for _, w := range wordings {

@@ -9,42 +9,42 @@ import (
 )
 
 const (
-	mostListed   = 1000 // entries of a list
-	mostPossible = 3    // possible reasons beside a range
+	mostListed   = 1000 // largest number of entries in a list
+	mostPossible = 3    // largest number of possible reasons that are shown next to a range
 )
 
-// A periodView is the account of a period, for people.
+// A periodView is the data for the page of a period.
 type periodView struct {
 	Series *Series
 	Period span
-	Reach  string // how far the numbers of the series go
-	Start  int64  // first sequence of the period, 0 if it is 1
+	Reach  string // text with the limits of the series
+	Start  int64  // first sequence of the period, or 0 if it is 1
 	Issued int64
-	Range  string // numbers issued; "" if there are none, or if the first and the last say nothing
+	Range  string // range of the issued numbers; "" if there are none, or if the sequences are hidden
 	At     time.Time
-	Ahead  bool // the period has not begun
-	Open   bool // the period has not ended
+	Ahead  bool // whether the period has not begun
+	Open   bool // whether the period has not ended
 	Closed bool
 	Clean  bool
-	Audit  bool // there is an account
+	Audit  bool // whether the series has Stored
 
-	Fate         *fate // of the number that was looked up; nil if there is none
+	Fate         *fate // result of the look-up, or nil if no number was looked up
 	Findings     []finding
 	Explained    []explainedLine
-	ExplainedCut bool // there are more
+	ExplainedCut bool // whether Explained is incomplete
 	Replaced     []replacedLine
-	ReplacedCut  bool      // there may be more
-	Reasons      []wording // what reasons of package serial in the lists mean
+	ReplacedCut  bool      // whether Replaced may be incomplete
+	Reasons      []wording // help for the reasons of package serial in the lists
 
-	Saved     []string // numbers that the form that led here has explained
-	Form      *form    // nil if the reader may not explain, or has nothing to explain
-	Refused   string   // why the reader may not; "" if nobody may, or nothing is unexplained
+	Saved     []string // numbers that were explained by the form from which the client was redirected
+	Form      *form    // nil if the reader may not explain numbers, or if there is nothing to explain
+	Refused   string   // reason why this reader may not explain numbers; "" if there is no such reason to show
 	CSV, JSON string
 
-	First, Last string // numbers issued, or their sequences; "" if there are none
+	First, Last string // first and last issued number, or their sequences; "" if there are none
 	Sheet       sheet
 
-	Older, Newer string // addresses of the periods before and after; "" if there is none
+	Older, Newer string // addresses of the periods before and after, or "" if there is none
 }
 
 // A finding is a line of an account.
@@ -52,37 +52,37 @@ type finding struct {
 	What  string
 	Count int64
 	List  []entry
-	Cut   bool   // there are more
-	Wrong bool   // the count should be 0
-	Class string // of the style
+	Cut   bool   // whether List is incomplete
+	Wrong bool   // whether the count should be 0
+	Class string // CSS class
 }
 
 // An entry of a list is a number, a range of numbers, or a text that is not a number.
 type entry struct {
 	Text     string
-	Note     string          // question beside it; "" if there is none
-	Link     template.URL    // address of the document; "" if there is none
-	Explain  string          // address of the form with these numbers; "" if there is none
+	Note     string          // question next to the number, or ""
+	Link     template.URL    // address of the document, or "" if there is none
+	Explain  string          // address of the form with these numbers, or "" if the reader cannot explain them
 	Possible []explainedLine // possible reasons
-	More     int64           // possible reasons that are not listed
+	More     int64           // count of the possible reasons that are not listed
 }
 
-// An explainedLine is a reason with the numbers that it explains.
+// An explainedLine is an explanation, or a possible reason, with its numbers.
 type explainedLine struct {
 	Numbers      string
-	Reason, Help string // Help says what a reason of package serial means
+	Reason, Help string // Help is "" unless the reason is a constant of package serial
 	By           string
 	At           time.Time
-	Correct      string // address of the form with the numbers; "" if there is none
+	Correct      string // address of the form for correcting the explanation, or "" if the reader cannot correct it
 }
 
-// A replacedLine is an explanation that does not count for some numbers, and the one that counts instead.
+// A replacedLine is an earlier explanation of some numbers, with the explanation that replaced it.
 type replacedLine struct {
 	explainedLine
 	New explainedLine // without Numbers
 }
 
-// newPeriodView words an account for people. mayExplain reports whether the reader may explain numbers.
+// newPeriodView returns the view of an account. mayExplain reports whether the reader may explain numbers.
 func newPeriodView(numbers printer, a *audit, mayExplain bool) *periodView {
 	s, p, r := numbers.series, numbers.period, &a.Report
 	v := &periodView{Series: s, Period: p, Reach: reachText(s), At: a.at.In(p.Start.Location()), Clean: r.Clean(),
@@ -115,7 +115,7 @@ func newPeriodView(numbers printer, a *audit, mayExplain bool) *periodView {
 	return v
 }
 
-// reasons returns what the reasons of package serial in an account mean, each once.
+// reasons returns the wordings of the package serial reasons that occur in an account. Each occurs once.
 func (a *audit) reasons() (all []wording) {
 	for _, w := range wordings {
 		has := func(e serial.Explanation) bool { return worded(&e) == w }
@@ -142,7 +142,8 @@ func (n printer) correction(r serial.Range, e *serial.Explanation) string {
 	return n.formAddress(r, e.Reason)
 }
 
-// possible words a possible reason, with the numbers that it may be about, up to the last one that was issued.
+// possible returns the line for a possible reason, with the issued numbers that the reason can concern. If sequences
+// are hidden, it omits the numbers.
 func (n printer) possible(e *serial.Explanation, r *serial.Report) explainedLine {
 	reach := ""
 	if !n.hidden {
@@ -151,7 +152,7 @@ func (n printer) possible(e *serial.Explanation, r *serial.Report) explainedLine
 	return n.line(reach, e)
 }
 
-// findings returns the lines of the account.
+// findings returns the lines of the account, in the order of the page.
 func findings(numbers printer, a *audit, v *periodView, mayExplain bool) []finding {
 	r := &a.Report
 	issued := finding{What: "Issued", Count: v.Issued}
@@ -168,7 +169,7 @@ func findings(numbers printer, a *audit, v *periodView, mayExplain bool) []findi
 		wrong("Stored, but reported as never received", r.ContradictedCount, numbers.entries(a, r.Contradicted))}
 }
 
-// entries lists numbers that are stored.
+// entries returns a list of stored numbers, with links to their documents.
 func (n printer) entries(a *audit, numbers []serial.Number) (all []entry) {
 	for _, number := range numbers {
 		e := entry{Text: numberText(number)}
@@ -183,7 +184,7 @@ func (n printer) entries(a *audit, numbers []serial.Number) (all []entry) {
 	return all
 }
 
-// unexplained is the line of the missing numbers that nobody has explained, with their possible reasons.
+// unexplained returns the line of the missing numbers that are not explained, with their possible reasons.
 func unexplained(numbers printer, r *serial.Report, mayExplain bool) finding {
 	f := finding{What: "not explained", Count: r.UnexplainedCount, Wrong: true, Class: "part"}
 	listed := numbers.split(r.Unexplained, mostListed)
@@ -194,7 +195,7 @@ func unexplained(numbers printer, r *serial.Report, mayExplain bool) finding {
 		for i := range listedReasons {
 			entry.Possible = append(entry.Possible, numbers.possible(&listedReasons[i], r))
 		}
-		if int64(len(r.Possible)) < r.PossibleCount { // those not listed may touch it, too
+		if int64(len(r.Possible)) < r.PossibleCount { // reasons that are not listed may also concern the range
 			touching = nil
 		}
 		if mayExplain {
@@ -206,14 +207,14 @@ func unexplained(numbers printer, r *serial.Report, mayExplain bool) finding {
 	return f
 }
 
-// possibleIn returns the possible reasons that touch a range.
+// possibleIn returns the possible reasons of numbers in a range.
 func possibleIn(r *serial.Report, g serial.Range) []serial.Explanation {
 	return slices.DeleteFunc(slices.Clone(r.Possible), func(e serial.Explanation) bool {
 		return e.First > g.Last || e.Last < g.First
 	})
 }
 
-// commonOf returns the reason in words that all explanations share, or "" if they differ.
+// commonOf returns the words of the reason that all explanations have in common, or "" if they differ.
 func commonOf(all []serial.Explanation) string {
 	differs := func(e serial.Explanation) bool { return worded(&e) != worded(&all[0]) }
 	if len(all) == 0 || slices.ContainsFunc(all, differs) {
