@@ -18,7 +18,9 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// Settings change under load, and back, as docs/settings.md allows.
+// Two processes keep the old settings and two have new ones while all of them issue numbers. The changes are those that
+// docs/settings.md allows, in both directions. Each process must be issued numbers, or fail, exactly when the page says
+// so.
 // Guarantees: allowed-changes.
 func TestRollout(t *testing.T) {
 	template := func(s string) []serial.Option { return options(serial.WithTemplate(s)) }
@@ -159,10 +161,11 @@ type change struct {
 	steps    []step
 }
 
-// A step is one thing that happens while two processes have the old settings, and two have the new ones.
+// A step is an event in a rollout, while two processes have the old settings and two have the new ones.
 type step func(r *rollout)
 
-// These steps are bursts of twenty callers, who get numbers if they have the settings named, and ErrConflict otherwise.
+// In these steps, twenty callers call Next at the same time. Those with the settings in the name of the step are issued
+// numbers, and the rest fail with ErrConflict.
 var (
 	both     step = func(r *rollout) { r.issue(10, 10, true, true) }
 	oldOnly  step = func(r *rollout) { r.issue(20, 0, true, false) } // no process has the new settings yet
@@ -177,7 +180,7 @@ var (
 	}
 )
 
-// These steps are an operator's.
+// In these steps, an operator calls Takeover or Prepare.
 var (
 	takeNew  step = func(r *rollout) { require.NoError(r.t, r.takeOver(r.newer)) }
 	takeOld  step = func(r *rollout) { require.NoError(r.t, r.takeOver(r.older)) }
@@ -186,7 +189,7 @@ var (
 	prepared step = func(r *rollout) { require.NoError(r.t, r.older[0].Prepare(r.t.Context(), "IS")) }
 )
 
-// after is the step in which time passes.
+// after returns a step in which time passes.
 func after(d time.Duration) step {
 	return func(r *rollout) {
 		r.redis.Advance(d)
@@ -198,26 +201,26 @@ func atAnyTime(period time.Duration) []step {
 	return []step{oldOnly, both, newOnly, after(period), both, oldOnly, newOnly}
 }
 
-// betweenPeriods waits until all overlaps have ended: two periods of the longer kind.
+// betweenPeriods waits for two periods of the longer length. After that, no old period overlaps a new one.
 func betweenPeriods(period time.Duration) []step {
 	return []step{oldOnly, oldFirst, after(2 * period), newFirst, newOnly, after(2 * period), oldFirst, oldOnly}
 }
 
 var withTakeover = []step{oldOnly, oldFirst, takeNew, newFirst, newOnly, takeOld, oldFirst, oldOnly}
 
-// never is for settings that a series keeps: neither a takeover nor time changes them. Its record lives for a week
-// after a period.
+// never has the steps for settings that cannot be changed: neither Takeover nor waiting helps, as long as the record
+// exists. The record expires a week after the end of a period.
 var never = []step{
 	oldOnly, oldFirst, denyNew, oldFirst, after(24 * time.Hour), oldFirst, prepared, after(24 * time.Hour),
 	denyNew, oldFirst, oldOnly}
 
-// byPrint is for changes that Takeover does not allow either.
+// byPrint returns the steps for changes that even Takeover does not allow.
 func byPrint(period time.Duration) []step {
 	return []step{oldOnly, oldFirst, denyNew, oldFirst, prepared, after(period), newFirst, newOnly, denyOld, after(period),
 		oldFirst, oldOnly}
 }
 
-// A rollout is a change under way.
+// A rollout is a change of settings in progress.
 type rollout struct {
 	change
 	t            *testing.T
@@ -247,7 +250,8 @@ func (r *rollout) takeOver(gens []*serial.Generator) error {
 	return gens[0].Takeover(r.t.Context(), "IS", r.last)
 }
 
-// issue has callers with old and new settings call Next at once, and requires that those with either get numbers or not.
+// issue lets callers with old and with new settings call Next at the same time. It requires that the callers with each
+// settings are issued numbers, or that they fail.
 func (r *rollout) issue(old, new int, oldGet, newGet bool) {
 	var calls sync.WaitGroup
 	for i := range old + new {

@@ -21,7 +21,7 @@ import (
 
 var auditedDay = serial.On(2021, time.October, 24)
 
-// given yields explanations unchanged.
+// given returns an iterator over explanations.
 func given(all ...serial.Explanation) serial.AuditOption {
 	return serial.WithExplanations(func(yield func(serial.Explanation, error) bool) {
 		for _, e := range all {
@@ -45,8 +45,8 @@ func countsOf(r serial.Report) [6]int64 {
 	return [6]int64{r.Count, r.MissingCount, r.DuplicateCount, r.BeyondCount, r.ForeignCount, r.OtherCount}
 }
 
-// An audit reads numbers of every kind of template, with blanks around them. internal/account tests what it makes of
-// the sequences.
+// Stored numbers of every kind of template are audited, with whitespace around them. Each must be counted. The tests of
+// internal/account cover the results for the sequences.
 func TestAudit(t *testing.T) {
 	for name, opts := range map[string][]serial.Option{
 		"usual":    nil,
@@ -80,7 +80,8 @@ func TestAudit(t *testing.T) {
 	require.Equal(t, [6]int64{1, 0, 0, 0, 1, 0}, countsOf(got), "the template's own blanks belong to the number")
 }
 
-// The lists of a report have 1,000 entries. Those of all reports of AuditAll together have 10,000 of a kind.
+// A period has thousands of missing numbers, duplicates and other findings. Each list of a report must be cut off after
+// 1,000 entries, and each kind of list in all reports of AuditAll together after 10,000.
 func TestAuditLists(t *testing.T) {
 	s := newScheme(t)
 	var last []serial.Number
@@ -117,7 +118,8 @@ func unread(t *testing.T) iter.Seq2[string, error] {
 	return func(func(string, error) bool) { t.Error("the numbers are read") }
 }
 
-// Wrong arguments are errors before the numbers are read. The first error from an iterator ends the audit.
+// Invalid arguments must cause an error before any number is read, and the first error of an iterator must end the
+// audit.
 func TestAuditRefuses(t *testing.T) {
 	s := newScheme(t, serial.WithTemplate("{type}{date:yyMMdd}{seq:15}"))
 	gen := parser(t, serial.WithTemplate("{type}{date:yyMMdd}{seq:15}"))
@@ -189,8 +191,8 @@ func TestAuditRefuses(t *testing.T) {
 		"serial: Audit: WithLastAfter is for Scheme.Audit; a Generator reads its counter itself")
 }
 
-// An audit takes the explanations of its series and period into account, and ignores others, even invalid ones.
-// internal/account tests which explanation of a sequence counts.
+// An audit must use the explanations of its own series and period. It must ignore all other explanations, even invalid
+// ones. The tests of internal/account cover the order of several explanations for one sequence.
 func TestAuditExplains(t *testing.T) {
 	s := newScheme(t, serial.WithKeyPrefix("shop"), serial.WithLocation(location(t, "Asia/Shanghai")))
 	_, start, end := s.Period(auditedDay)
@@ -255,13 +257,13 @@ func TestAuditExplains(t *testing.T) {
 	}
 }
 
-// withStart returns an explanation with another Start.
+// withStart returns a copy of an explanation with another Start.
 func withStart(e serial.Explanation, start time.Time) serial.Explanation {
 	e.Start = start
 	return e
 }
 
-// An explanation of the audited period that is out of bounds is an error, and ends the audit.
+// An explanation of the audited period has a field that is out of bounds. The audit must end with an error.
 func TestAuditRefusesExplanations(t *testing.T) {
 	s := newScheme(t)
 	_, start, _ := s.Period(auditedDay)
@@ -284,8 +286,8 @@ func TestAuditRefusesExplanations(t *testing.T) {
 	}
 }
 
-// Numbers issued while the used numbers are read are not reported. The explanations are read last, when no other
-// iterator is open.
+// Numbers are issued while an audit reads the used numbers. The report must not include them. The explanations must be
+// read last, when no other iterator is open.
 func TestAuditWhileIssuing(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithStart(3))
@@ -327,7 +329,7 @@ func TestAuditWhileIssuing(t *testing.T) {
 	})
 }
 
-// WithLastAfter and WithHistoryAfter read the last numbers again, after the used numbers.
+// With WithLastAfter and WithHistoryAfter, the last numbers must be read again after the used numbers.
 func TestAuditReadsLastAgain(t *testing.T) {
 	s := newScheme(t)
 	numbers := used("IS202110240001", "IS202110240005", "IS202110240005", "IS202110240006")
@@ -362,7 +364,7 @@ func TestAuditReadsLastAgain(t *testing.T) {
 		"WithHistoryAfter is for Scheme.AuditAll")
 }
 
-// A Generator audits the current period, and earlier ones whose counters are kept.
+// A Generator must be able to audit the current period, and each earlier period whose counter is kept.
 func TestAuditPeriods(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		loc := location(t, "Asia/Shanghai") // it is 08:00 there
@@ -404,8 +406,8 @@ func TestAuditPeriods(t *testing.T) {
 	})
 }
 
-// The audit of the period entered, or of a prepared one, begins at the start with which that period was opened. An
-// earlier period begins at the Generator's own start.
+// A series was opened with another start than the Generator has. The audit of the current or of a prepared period must
+// begin at the start of the record, and the audit of an earlier period at the start of the Generator.
 func TestAuditWithAnotherStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		opts := options(serial.WithLocation(time.UTC), serial.WithRetention(9))
@@ -445,7 +447,7 @@ func TestAuditWithAnotherStart(t *testing.T) {
 	})
 }
 
-// A counter that is lost is an error, whether it is lost before the numbers are read or in the meantime.
+// A counter is lost before an audit reads the used numbers, or while it reads them. Both must be reported as errors.
 func TestAuditOfALostCounter(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
@@ -468,7 +470,8 @@ func TestAuditOfALostCounter(t *testing.T) {
 	})
 }
 
-// An audit ends with the caller's context, also while it reads numbers or explanations.
+// The context of a caller ends before an audit, or while the audit reads numbers or explanations. The audit must end,
+// too.
 func TestAuditEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
@@ -490,7 +493,8 @@ func TestAuditEnds(t *testing.T) {
 	})
 }
 
-// Every instant of a period names it for an audit, even if no number prints the date of that instant.
+// An audit is called with different instants of a period, including instants whose date the template cannot print.
+// Every instant must select the period.
 func TestAuditAtEveryInstant(t *testing.T) {
 	noon := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
 	for _, row := range []struct {
@@ -516,7 +520,8 @@ func TestAuditAtEveryInstant(t *testing.T) {
 	}
 }
 
-// AuditAll says the same of each period as an audit of that period does, whatever was used and explained.
+// AuditAll runs on random used numbers and explanations. Its report of each period must be equal to the report of an
+// audit of this period.
 func TestAuditAll(t *testing.T) {
 	t.Parallel()
 	rng := redistest.Random(t)
@@ -584,8 +589,8 @@ func TestAuditAll(t *testing.T) {
 	}
 }
 
-// AuditAll lists the periods without numbers. Numbers of periods before the oldest one count as others, and so do all
-// numbers if there is no period.
+// AuditAll must list the periods without numbers. It must count numbers of periods before the oldest one in
+// OthersCount, and all numbers if there is no period.
 func TestAuditAllOthers(t *testing.T) {
 	s := newScheme(t)
 	last := []serial.Number{must(s.Parse("IS202110240001"))}
@@ -617,7 +622,7 @@ func TestAuditAllOthers(t *testing.T) {
 	require.EqualValues(t, last[1].Start.Unix()-last[0].Start.Unix()-1, got.WithoutCount)
 }
 
-// AuditAll ignores numbers issued while the used numbers are read, also those of a period that has begun since.
+// Numbers are issued while AuditAll reads the used numbers, and a new period begins. AuditAll must ignore them.
 func TestAuditAllWhileIssuing(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithRetention(5), serial.WithStart(3))
@@ -663,8 +668,8 @@ func TestAuditAllWhileIssuing(t *testing.T) {
 	})
 }
 
-// A look-up has the texts of the sequences that WithLookup names, up to a thousand. Of others, it has a text only if
-// their sequence determines it.
+// With WithLookup, a report must contain the stored texts of the given sequences, up to a thousand. For any other
+// sequence, it must contain a text only if the sequence determines the text.
 func TestLookupTexts(t *testing.T) {
 	numbers := []string{"IS202110240001", "IS202110240002  ", "IS202110240002", " IS202110240003", "IS-20211024-0005"}
 	s := newScheme(t)

@@ -21,7 +21,8 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// A hundred goroutines start at the same moment on a missing counter and are issued exactly 0001 to 0100.
+// A hundred goroutines call Next at the same time, and the counter does not exist yet. They must be issued exactly the
+// numbers 0001 to 0100.
 func TestBarrier(t *testing.T) {
 	_, rdb := startMini(t)
 	loc := noon()
@@ -30,8 +31,8 @@ func TestBarrier(t *testing.T) {
 	require.ElementsMatch(t, numbers("IS", today(loc), 1, 100), got)
 }
 
-// Callers that request more numbers than exist are issued exactly 9,999, and a NextN that does not fit consumes
-// nothing.
+// Concurrent callers request more numbers than a day has. Exactly 9,999 must be issued, and a NextN for which too few
+// numbers are left must consume none.
 func TestExhaustionAtOnce(t *testing.T) {
 	_, rdb := startMini(t)
 	loc := noon()
@@ -54,8 +55,9 @@ func TestExhaustionAtOnce(t *testing.T) {
 	require.Equal(t, "9999", rdb.Get(t.Context(), "serial:{IS}:"+today(loc)).Val())
 }
 
-// Many callers on three generators cross midnights, including one that does not exist and one after a day that was
-// skipped: every number bears its day, each day's numbers are contiguous from 1, and a day's keys expire with it.
+// Callers on three generators issue numbers around midnight, in zones where a midnight does not exist, comes twice, or
+// follows a skipped day. Every number must have the day of its call, the numbers of each day must be contiguous from 1,
+// and the keys of a day must expire.
 func TestMidnight(t *testing.T) {
 	for _, test := range []struct{ zone, noon string }{
 		{"UTC", "2000-01-01"},
@@ -75,7 +77,7 @@ func TestMidnight(t *testing.T) {
 	}
 }
 
-// crossMidnights has 12 callers issue numbers around each of the next two midnights, and checks the keys after each.
+// crossMidnights lets 12 callers issue numbers around each of the next two midnights, and checks the keys afterwards.
 func crossMidnights(t *testing.T, m *simulation, loc *time.Location) {
 	gens := make([]*serial.Generator, 3)
 	for i := range gens {
@@ -124,7 +126,7 @@ func upTo(n int) []int64 {
 	return all
 }
 
-// A process that crashes in the middle of an opening delays the others until its lock expires, once.
+// A process crashes while it opens a day. Calls of other processes must wait until its lock expires, but only once.
 // Guarantees: opener-killed.
 func TestCrashedOpenerDelaysByTheLockAtMost(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
@@ -149,7 +151,8 @@ func TestCrashedOpenerDelaysByTheLockAtMost(t *testing.T) {
 	})
 }
 
-// While another process holds the lock, a call waits as long as its context lives, or half a minute without a deadline.
+// Another process holds the lock and never releases it. A call must wait until its context ends or, without a deadline,
+// for half a minute.
 // Guarantees: lock-kept.
 func TestWaitingForAnotherOpener(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
@@ -177,7 +180,7 @@ func TestWaitingForAnotherOpener(t *testing.T) {
 	})
 }
 
-// At midnight one process queries the floor, however slow it is, and the others do not.
+// At midnight, several processes call Next, and the floor is slow. Only one process must query the floor.
 func TestFloorIsAskedOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var asked atomic.Int64
@@ -204,8 +207,8 @@ func TestFloorIsAskedOnce(t *testing.T) {
 	})
 }
 
-// Redis's midnight counts. A host whose clock is wrong, by hours or by more than a year, needs another round trip once
-// for each server.
+// The clock of a host is wrong by hours or by more than a year. Numbers must have the day by Redis's clock, and only
+// the first call to each server must need an additional round trip.
 func TestHostsWithOtherClocks(t *testing.T) {
 	for _, ahead := range []time.Duration{-2 * time.Hour, time.Second, 400 * 24 * time.Hour} {
 		t.Run(ahead.String(), func(t *testing.T) {
@@ -233,7 +236,7 @@ func TestHostsWithOtherClocks(t *testing.T) {
 	}
 }
 
-// A Redis whose clock is far from this host's opens nothing.
+// The clock of Redis differs from the clock of the host by more than WithMaxSkew. No period must be opened.
 // Guarantees: clock-ahead.
 func TestWildClock(t *testing.T) {
 	m, rdb := startMini(t)
@@ -266,8 +269,8 @@ func TestWildClock(t *testing.T) {
 	}
 }
 
-// The clock is set back to before the period entered: callers wait for a little, and are refused if it is more. Only an
-// operator's Raise replaces a period that lies in the future.
+// The clock of Redis is set back to a time before the current period. Calls must wait if the period begins soon, and
+// fail if it does not. Only Raise must replace a period that lies in the future.
 // Guarantees: clock-back, future-day.
 func TestClockSetBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
@@ -294,8 +297,8 @@ func TestClockSetBack(t *testing.T) {
 	})
 }
 
-// Midnight comes between a Raise's read and its write: the new day is opened above its own floor, not above the old
-// day's.
+// Midnight passes between the read and the write of Raise. The new day must be opened above its own floor, not above
+// the floor of the old day.
 func TestRaiseAcrossMidnight(t *testing.T) {
 	runBoth(t, "opened before", func(t *testing.T, m *simulation, opened bool) {
 		midnight := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
@@ -321,8 +324,9 @@ func TestRaiseAcrossMidnight(t *testing.T) {
 	})
 }
 
-// An opening takes three round trips. If a floor or a ledger is asked, a second look leaves right behind the lock's
-// command; it is a fourth round trip if the lock is on another server. Afterwards, the lock is free.
+// A call that opens a period must take three round trips. With a floor or a ledger, the counter is checked again before
+// the query. This check must be sent together with the command for the lock, or take a fourth round trip if the lock is
+// on another server. Afterwards, the lock must be released.
 func TestRoundTripsOfAnOpening(t *testing.T) {
 	floor := func(*redis.Client) []serial.Option { return options(fixedFloor(0)) }
 	for name, test := range map[string]struct {

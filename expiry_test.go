@@ -19,7 +19,7 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// A kind is a period with a template that suits it.
+// A kind is a period length with a matching template.
 type kind struct {
 	name string
 	opts []serial.Option
@@ -44,7 +44,7 @@ var (
 	daily     = kindOf("days", serial.PerDay, "yyyyMMdd")
 )
 
-// testPeriods covers short periods, in the behaviour suite.
+// testPeriods is the part of the behaviour suite for short periods.
 func testPeriods(t *testing.T, b backend) {
 	for _, c := range []struct {
 		period serial.Period
@@ -79,8 +79,8 @@ func testPeriods(t *testing.T, b backend) {
 	}
 }
 
-// requireExpiry requires that a key expires at an instant. It is read raw, since go-redis cannot hold the durations of
-// Never. miniredis keeps durations itself, and none beyond 292 years.
+// requireExpiry requires that a key expires at an instant. It reads the raw reply, because go-redis cannot represent
+// the durations of Never. miniredis stores durations, so it does not support more than 292 years.
 func requireExpiry(t *testing.T, rdb redis.UniversalClient, key string, at time.Time) {
 	t.Helper()
 	expires, err := rdb.Do(t.Context(), "PEXPIRETIME", key).Int64()
@@ -92,7 +92,7 @@ func requireExpiry(t *testing.T, rdb redis.UniversalClient, key string, at time.
 	require.InDelta(t, want, expires/1000, 2, key)
 }
 
-// testCalendars covers weeks, quarters, half-years, business years and Never, in the behaviour suite.
+// testCalendars is the part of the behaviour suite for weeks, quarters, half-years, business years and Never.
 func testCalendars(t *testing.T, b backend) {
 	for _, k := range []kind{weekly, quarterly, halfYears, fiscal, endless} {
 		b.run(t, k.name, func(t *testing.T, s *series) {
@@ -137,7 +137,7 @@ func testCalendars(t *testing.T, b backend) {
 	}
 }
 
-// testCalendarsInALedger is the same for testLedger's backends, which have a replication ID.
+// testCalendarsInALedger is testCalendars with a ledger, for the backends of testLedger, which have a replication ID.
 func testCalendarsInALedger(t *testing.T, b backend) {
 	for _, k := range []kind{weekly, quarterly, halfYears, fiscal, endless} {
 		b.run(t, k.name, func(t *testing.T, s *series) {
@@ -154,8 +154,8 @@ func testCalendarsInALedger(t *testing.T, b backend) {
 	}
 }
 
-// The classic order number over a network of 400 ms: one sortable integer, strictly increasing, taken without a lock.
-// Keys do not pile up.
+// Callers issue integers that contain the second, over a network with a delay of 400 ms. The integers must be strictly
+// increasing, no lock must be taken, and old keys must expire.
 func TestPerSecond(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var locks atomic.Int64
@@ -207,7 +207,8 @@ func TestPerSecond(t *testing.T) {
 	})
 }
 
-// After a period has ended, one with another zone or day start may follow, but no label is used twice.
+// After a period has ended, a generator with another zone or day start may open the next one. No label must be used
+// twice.
 // Guarantees: zone-changed.
 func TestAnotherZone(t *testing.T) {
 	east, west := time.FixedZone("+14", 14*3600), time.FixedZone("-12", -12*3600)
@@ -251,7 +252,8 @@ func TestAnotherZone(t *testing.T) {
 	}
 }
 
-// A varying is a template that prints more than its period. time.Format prints the date with the layout goes.
+// A varying is a template that prints a more precise date than its period. goes is the layout of this date for
+// time.Format.
 type varying struct {
 	kind
 	goes   string
@@ -270,7 +272,7 @@ var varyings = []varying{
 	{kindOf("never, printing the day", serial.Never, "yyMMdd"), "060102", "2025-01-01", "2099-12-31"},
 }
 
-// utc returns an instant. If s has no time of day, or no seconds, these are 0.
+// utc parses an instant in UTC. A missing time of day, or missing seconds, are 0.
 func utc(t *testing.T, s string) time.Time {
 	t.Helper()
 	at, err := time.Parse(time.DateTime, s+" 00:00:00"[len(s)-len(time.DateOnly):])
@@ -278,8 +280,8 @@ func utc(t *testing.T, s string) time.Time {
 	return at
 }
 
-// If a template prints more than its period, numbers print the instant of issue by Redis's clock, and the counter
-// continues, even if that clock is set back within the period.
+// The template prints a more precise date than the period. Numbers must print the time of issue by Redis's clock, and
+// the counter must continue, even if the clock is set back within the period.
 func TestMoreThanThePeriod(t *testing.T) {
 	for i, v := range varyings {
 		t.Run(v.name, func(t *testing.T) {
@@ -329,8 +331,8 @@ func TestMoreThanThePeriod(t *testing.T) {
 	}
 }
 
-// Callers share numbers across a boundary within their period: each text shows an instant during its call, and the
-// sequences have no gap. The network is slow, so calls are in flight when the text changes.
+// The network is slow, so shared calls are in flight when the printed date changes within a period. Each number must
+// print a time that lies within its call, and the sequences must have no gap.
 func TestManyAcrossABorder(t *testing.T) {
 	for i, v := range varyings {
 		if i > 1 && !redistest.Long() {
@@ -388,8 +390,8 @@ func TestManyAcrossABorder(t *testing.T) {
 	}
 }
 
-// network delays scripts and locks on their way there, and answers on their way back; but not the set-up of a
-// connection, which the client does under a mutex.
+// network delays scripts and lock commands on their way to the server, and replies on their way back. It does not delay
+// the commands that set up a connection, because the client holds a mutex while it sends them.
 func network(delay time.Duration) everyCall {
 	return func(cmds []redis.Cmder, send func() error) error {
 		if name := cmds[0].Name(); name != "set" && !strings.HasPrefix(name, "eval") {
@@ -402,7 +404,8 @@ func network(delay time.Duration) everyCall {
 	}
 }
 
-// A day whose numbers print the second is opened once, under the lock, over a network of 400 ms.
+// Numbers of a day print the second, and the network has a delay of 400 ms. The day must be opened once, under the
+// lock.
 func TestSecondsOfADayOverANetwork(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		asked := 0
@@ -443,7 +446,7 @@ func TestSecondsOfADayOverANetwork(t *testing.T) {
 	})
 }
 
-// Whens are equal if they name the same date or the same instant, whatever the zone was.
+// Two Whens must be equal if they are the same date or the same instant, whatever their zones were.
 func TestWhen(t *testing.T) {
 	t.Parallel()
 	saoPaulo, kolkata := location(t, "America/Sao_Paulo"), location(t, "Asia/Kolkata")
@@ -468,7 +471,7 @@ func TestWhen(t *testing.T) {
 	}
 }
 
-// A date names its business day, wherever and whenever that begins.
+// A date must select its business day, whatever the zone and the day start are.
 func TestDates(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -520,7 +523,7 @@ func TestDates(t *testing.T) {
 	}
 }
 
-// Where a date does not say enough, the error says to use At.
+// A date is not precise enough for the period or the template. The error must tell the caller to use At.
 func TestDatesWithoutTimes(t *testing.T) {
 	t.Parallel()
 	date := serial.On(2026, time.August, 1)

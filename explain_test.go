@@ -22,7 +22,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// explanations records what Hooks.Unused receives.
+// explanations records the explanations that Hooks.Unused receives.
 type explanations struct {
 	mu  sync.Mutex
 	all []serial.Explanation
@@ -36,8 +36,8 @@ func (e *explanations) hooks() serial.Option {
 	}})
 }
 
-// flushed returns a generator's new reports: "TYPE FIRST-LAST REASON", and "!" if nobody got the numbers, or "?" if the
-// reason is only possible.
+// flushed calls Flush and returns the new reports of a generator in the form "TYPE FIRST-LAST REASON". A "!" follows if
+// the numbers were not returned to a caller, and a "?" if the reason is only possible.
 func (e *explanations) flushed(t *testing.T, gen *serial.Generator) (all []string) {
 	t.Helper()
 	require.NoError(t, gen.Flush(t.Context()))
@@ -54,7 +54,7 @@ func (e *explanations) flushed(t *testing.T, gen *serial.Generator) (all []strin
 	return all
 }
 
-// from returns all reports of generators.
+// from returns the reports of all given generators.
 func (e *explanations) from(t *testing.T, gens ...*serial.Generator) []serial.Explanation {
 	t.Helper()
 	for _, gen := range gens {
@@ -65,7 +65,7 @@ func (e *explanations) from(t *testing.T, gens ...*serial.Generator) []serial.Ex
 	return slices.Clone(e.all)
 }
 
-// A fault affects the next command as a test wants, and no other.
+// A fault affects the next command of a client, and then no other command.
 type fault struct {
 	mu   sync.Mutex
 	next func(cmd redis.Cmder, send func() error) error
@@ -93,7 +93,7 @@ func (f *fault) set(next func(cmd redis.Cmder, send func() error) error) {
 	f.next = next
 }
 
-// These faults affect a command: its reply comes after a second, or is lost.
+// These faults delay the reply to a command by a second, or lose the reply.
 
 func late(_ redis.Cmder, send func() error) error {
 	err := send()
@@ -107,7 +107,7 @@ func lose(cmd redis.Cmder, send func() error) error {
 	return io.EOF
 }
 
-// unsent is the fault of a command that is not sent, though its error does not say so. then is called meanwhile.
+// unsent returns a fault in which the command is not sent, although its error does not show this. The fault calls then.
 func unsent(then func()) func(redis.Cmder, func() error) error {
 	return func(cmd redis.Cmder, _ func() error) error {
 		then()
@@ -116,7 +116,7 @@ func unsent(then func()) func(redis.Cmder, func() error) error {
 	}
 }
 
-// afterOne passes one command, and sets the fault of the next one.
+// afterOne lets one command pass, and applies a fault to the next one.
 func (f *fault) afterOne(next func(redis.Cmder, func() error) error) {
 	f.set(func(_ redis.Cmder, send func() error) error {
 		f.set(next)
@@ -124,8 +124,8 @@ func (f *fault) afterOne(next func(redis.Cmder, func() error) error) {
 	})
 }
 
-// Exactly those numbers that were counted but never received are reported, each with its reason. internal/series tests
-// which numbers these are.
+// Numbers are counted, but not returned to a caller, for each of the possible reasons. Exactly these numbers must be
+// reported, each with its reason. The tests of internal/series cover which numbers these are.
 //
 // Guarantees: gap-explained.
 func TestUnused(t *testing.T) {
@@ -219,7 +219,7 @@ func TestUnused(t *testing.T) {
 	}
 }
 
-// A slowLedger reserves a block when it is too late to install it.
+// A slowLedger reserves a block so late that the block cannot be installed any more.
 type slowLedger struct{ serialtest.Ledger }
 
 func (l *slowLedger) Reserve(_ context.Context, r serial.Reservation) (int64, error) {
@@ -227,8 +227,9 @@ func (l *slowLedger) Reserve(_ context.Context, r serial.Reservation) (int64, er
 	return l.Ledger.Reserve(context.Background(), r)
 }
 
-// The hook is called for a lost answer at once, but once a second for each series and period. Those that come in the
-// meantime are merged, and delay no other explanation. Flush does not wait for that second.
+// Replies are lost repeatedly. The hook must be called immediately, but then at most once a second for each series and
+// period. Explanations that arrive within this second must be merged, and must not delay any other explanation. Flush
+// must not wait until the second has passed.
 func TestAnswersLostWithinASecond(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		begin, next := time.Now(), &fault{}
@@ -312,8 +313,8 @@ func TestAnswersLostWithinASecond(t *testing.T) {
 	})
 }
 
-// A deleted document stays unexplained, whatever this package has reported: a possible reason is listed, but excuses
-// nothing.
+// A document is deleted after this package has reported a possible reason for its number. The report must list the
+// reason, but the number must remain unexplained.
 //
 // Guarantees: deletion-unexplained.
 func TestDeletedDocument(t *testing.T) {
@@ -324,7 +325,7 @@ func TestDeletedDocument(t *testing.T) {
 		other  *serial.Generator // in another process
 		stored []string
 	}
-	// issue has a generator issue numbers up to last, which are stored.
+	// issue lets a generator issue numbers up to last, and stores them.
 	issue := func(s *scene, gen *serial.Generator, n int, last int64) {
 		numbers, err := gen.NextN(s.t.Context(), "IS", n)
 		require.NoError(s.t, err)
@@ -394,7 +395,7 @@ func TestDeletedDocument(t *testing.T) {
 	}
 }
 
-// A field out of bounds causes an error that names it.
+// A field of an explanation is out of bounds. The error must contain the name of the field.
 func TestValidateExplanation(t *testing.T) {
 	fine := serial.Explanation{Series: "serial:IS", Type: "IS", First: 1, Last: 999_999_999_999_999,
 		Reason: "annul\u00e9e le 5\u202fmai\u00a0: \u5e9f e\u0301 €", By: "Zo\u00eb\u00a0B.", At: time.Unix(0, 0)}
@@ -419,7 +420,8 @@ func TestValidateExplanation(t *testing.T) {
 	}
 }
 
-// Joiners stand between letters or symbols, which may have marks, and nowhere else.
+// Joiners (U+200C and U+200D) must be accepted between letters or symbols, which may have combining marks, and rejected
+// everywhere else.
 func TestJoinersInExplanations(t *testing.T) {
 	for text, ok := range map[string]bool{
 		"نمی\u200cخواهم": true, "क्\u200dष": true, "👩🏽\u200d🚀": true, "❤\ufe0f\u200d🔥": true, "$\u200da": true,
@@ -437,7 +439,7 @@ func TestJoinersInExplanations(t *testing.T) {
 	}
 }
 
-// Flush waits for the hook, even if the hook panics or ends its goroutine.
+// The hook panics or ends its goroutine. Flush must wait until it has ended, and then return.
 func TestFlush(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		next, stop := &fault{}, make(chan struct{})
@@ -474,8 +476,9 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// The error of Flush lists what was not reported, and why: what waits while a hook tries again, and what a hook has
-// given up since the last Flush. The caller's context ends only where it matches.
+// The hook fails, and Flush returns an error. The error must list the explanations that are still waiting because the
+// hook tries again, and those for which the hook has given up since the last Flush, with the cause. It must match an
+// error of a context only if the caller's context has ended.
 func TestFlushListsTheRest(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		away := fmt.Errorf("the register is away: %w", context.DeadlineExceeded)
@@ -525,8 +528,8 @@ func TestFlushListsTheRest(t *testing.T) {
 	})
 }
 
-// While a hook is slow, 10,000 explanations may wait, and a Generator drops others that it cannot merge. The next
-// explanation and the error of Flush say how many.
+// A hook is slow, so explanations have to wait. At most 10,000 must wait, and explanations that cannot be merged with
+// them must be dropped. The next explanation and the error of Flush must contain the number of dropped explanations.
 func TestUnusedWhileTheHookIsSlow(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		stop := make(chan struct{})
@@ -577,7 +580,7 @@ func startOf(gen *serial.Generator, at time.Time) time.Time {
 	return start
 }
 
-// An explanation from numbers fits an audit of their period.
+// An explanation is made from two numbers. An audit of their period must accept it.
 func TestSchemeExplanation(t *testing.T) {
 	s := newScheme(t, serial.WithLocation(location(t, "America/Sao_Paulo")), serial.WithDayStart(4*time.Hour),
 		serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMMdd}{seq}"))

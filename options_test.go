@@ -374,7 +374,8 @@ func TestLast(t *testing.T) {
 			require.NoError(t, gen.Raise(ctx, "IS", 9), "the counter is above it already")
 			require.NoError(t, errOf(gen.Scheme().Number("IS", serial.At(time.Now()), 9999)))
 
-			// If the floor's answer is above the range, the range is used up. The next range continues above the answer.
+			// If the floor's answer is above the range, the range is used up. The next range continues above the
+			// answer.
 			floored := limited(9, fixedFloor(40))
 			require.ErrorIs(t, errOf(floored.Next(ctx, "FL")), serial.ErrExhausted)
 			require.ErrorIs(t, errOf(floored.NextOnce(ctx, "FL", "a")), serial.ErrExhausted)
@@ -585,8 +586,8 @@ func testShared(t *testing.T, b backend) {
 	}, shared)
 }
 
-// Hooks have the series of the shared counter. A number that nobody received has no type, since callers of several types
-// share a batch; other hooks have the type of the call.
+// Hooks have the series of the shared counter. A number that nobody received has no type, since callers of several
+// types share a batch; other hooks have the type of the call.
 func TestSharedCounterHooks(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var events []string

@@ -452,7 +452,8 @@ func TestHiddenVolumeGuide(t *testing.T) {
 	}
 }
 
-// The index in docs/README.md has a line for each page, and docs/settings.md has a row for each option and for no other.
+// The index in docs/README.md has a line for each page, and docs/settings.md has a row for each option and for no
+// other.
 func TestDocsAreComplete(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
@@ -555,8 +556,8 @@ func TestTenQuestions(t *testing.T) {
 	}
 }
 
-// Every exported function has an example, except those that an example of another name shows. An example stands alone: a
-// reader on pkg.go.dev sees all that it uses, and can run it.
+// Every exported function has an example, except those that an example of another name shows. An example stands alone:
+// a reader on pkg.go.dev sees all that it uses, and can run it.
 func TestEveryNameHasAnExample(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)

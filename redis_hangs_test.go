@@ -42,8 +42,8 @@ func TestStalledServer(t *testing.T) {
 			}
 			server.Pause()
 
-			// Tests in bubbles check the exact instant. Here it must be sooner than the client's own time limits, however
-			// busy the machine.
+			// Tests in bubbles check the exact instant. Here it must be sooner than the client's own time limits,
+			// however busy the machine.
 			limited, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			before := time.Now()

@@ -287,7 +287,8 @@ func TestPeriodOfNever(t *testing.T) {
 				require.Equal(t, ok, label == "all", "%d %v", zone, at)
 				require.Equal(t, ok, start.Unix() == 0, "%d %v", zone, at)
 				require.Equal(t, ok, errOf(s.Audit("IS", at, 0, used())) == nil, "%d %v", zone, at)
-				// Where the first instant is in 1969, no number prints it, and the period ends as the last day begins, or before.
+				// Where the first instant is in 1969, no number prints it, and the period ends as the last day begins,
+				// or before.
 				printed := ok && !(at == serial.At(time.Unix(0, 0)) && zone < 0) &&
 					(at != end || template == "{type}{seq}" || zone > 0)
 				require.Equal(t, printed, errOf(s.Number("IS", at, 1)) == nil, "%d %v %s", zone, at, template)

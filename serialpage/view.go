@@ -128,13 +128,14 @@ func (a *audit) reasons() (all []wording) {
 	return all
 }
 
-// line words an explanation of numbers.
+// line returns the explainedLine for an explanation of the given numbers.
 func (n printer) line(numbers string, e *serial.Explanation) explainedLine {
 	w := worded(e)
 	return explainedLine{numbers, w.Words, w.Help, e.By, e.At.In(n.period.Start.Location()), ""}
 }
 
-// correction returns the address of the form that corrects an explanation, filled with a person's reason.
+// correction returns the address of the form for correcting an explanation. If a user wrote the explanation, the form
+// is filled in with its reason.
 func (n printer) correction(r serial.Range, e *serial.Explanation) string {
 	if e.By == "" {
 		return n.formAddress(r, "")
