@@ -14,7 +14,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// Types and key prefixes are names by one rule, which internal/name tests in full.
+// Types and key prefixes must follow the same rule for names. The tests of internal/name cover the rule.
 func TestTypesAndPrefixes(t *testing.T) {
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	gen := newGenerator(t, rdb)
@@ -55,7 +55,7 @@ func TestNumbersThatNoGeneratorMade(t *testing.T) {
 	require.ErrorContains(t, errOf(n.Int64()), "outgrown")
 }
 
-// In JSON a Number is its text, which Parse reads back.
+// A Number is encoded in JSON as its text. Parse must return the same Number from this text.
 func TestNumbersInJSON(t *testing.T) {
 	for want, opts := range map[string][]serial.Option{
 		`"IS202110240007"`:                     nil,
@@ -82,7 +82,7 @@ func TestNumbersInJSON(t *testing.T) {
 	}{}))
 }
 
-// As an argument of a query, a Number is its text. A Number without text is an error.
+// A Number is the argument of a query. The driver must receive its text, and a Number without text must cause an error.
 func TestNumbersInQueries(t *testing.T) {
 	n, err := newScheme(t).Number("IS", auditedDay, 7)
 	require.NoError(t, err)
@@ -95,7 +95,7 @@ func TestNumbersInQueries(t *testing.T) {
 	}
 }
 
-// A number whose date is unknown has no text, and is distinguished from an empty one.
+// The date of a number is not known. The number must have no text, and it must differ from the zero Number.
 func TestNumbersWithoutDate(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
@@ -127,7 +127,7 @@ func TestNumbersWithoutDate(t *testing.T) {
 	require.EqualError(t, err, "serial: MarshalText of a Number that no Generator or Scheme made")
 }
 
-// Numbers are equal if their texts, sequences and periods are, whatever made them.
+// Numbers must be equal if their texts, sequences and periods are equal, however they were made.
 func TestEqual(t *testing.T) {
 	at := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
 	number := func(at time.Time, typ string, seq int64, opts ...serial.Option) serial.Number {
@@ -159,7 +159,7 @@ func TestEqual(t *testing.T) {
 	require.False(t, serial.Number{Type: "IS"}.Equal(serial.Number{}))
 }
 
-// A year that the template cannot print is an error, and opens nothing.
+// The template cannot print the year. The call must fail, and open no period.
 func TestYearsThatCannotBePrinted(t *testing.T) {
 	m, rdb := startMini(t)
 	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyMMdd}{seq}"),
@@ -171,8 +171,8 @@ func TestYearsThatCannotBePrinted(t *testing.T) {
 	}
 }
 
-// fuzzed returns a generator with one of all periods, some zones and year starts, and perhaps a key, or nil if a
-// fuzzer's template does not fit.
+// fuzzed returns a generator with a template of the fuzzer. The other arguments select the period, the zone, the year
+// start and whether there is a key. It returns nil if the template is not valid with these settings.
 func fuzzed(t *testing.T, template string, per uint8, dayStart uint32, zone uint8) *serial.Generator {
 	rdb := closing(t, redis.NewClient(&redis.Options{}))
 	zones := []string{"UTC", "America/New_York", "Pacific/Apia", "Australia/Lord_Howe", "Africa/Monrovia"}
@@ -195,7 +195,7 @@ func fuzzed(t *testing.T, template string, per uint8, dayStart uint32, zone uint
 	return gen
 }
 
-// A readable number could have been issued, with the same text.
+// Any text that Parse accepts must be a number that could have been issued, with exactly this text.
 func FuzzParse(f *testing.F) {
 	f.Add("{type}{date:yyyyMMdd}{seq:4}", "IS202110240001", uint8(3), uint32(0), uint8(0))
 	f.Add("{seq:15}{{{type}}}{date:dd年MM月yyyy}", "000000000000001{x}24年10月2021", uint8(3), uint32(9000), uint8(2))
@@ -229,7 +229,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Every printed number reads back as the same one, so no other number prints like it.
+// Parse must return the same number for every printed number. This proves that no two numbers print the same text.
 func FuzzTemplate(f *testing.F) {
 	f.Add("{type}{date:yyyyMMdd}{seq:4}", "IS", int64(1), int64(0), uint8(3), uint32(0), uint8(0))
 	f.Add("{date:ddMMyy}{seq:1}{type}", "2410217", int64(9), int64(1728000000), uint8(3), uint32(1), uint8(1))

@@ -20,7 +20,8 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// Each promise in the index of docs/guarantees.md names the tests that prove it, and they name it.
+// Each promise in the index of docs/guarantees.md must list the tests that prove it, and the comments of these tests
+// must contain the name of the promise.
 func TestGuarantees(t *testing.T) {
 	page := guide(t, "guarantees.md")
 	promised := map[string]bool{}
@@ -62,10 +63,11 @@ func TestGuarantees(t *testing.T) {
 	require.ElementsMatch(t, named, naming, "the page's promises and tests, and those in the comments of tests")
 }
 
-// The tests below show losses that, according to docs/guarantees.md, nothing prevents. If one fails, correct that page.
+// The tests below demonstrate losses that, according to docs/guarantees.md, no protection prevents. If such a test
+// fails, correct that page.
 
-// limits runs f with each protection, on a new generator and on one that remembers. numbers has the sequences that f
-// must return; 0 stands for ErrCounterLost.
+// limits runs f with each protection, on a new generator and on one that remembers its numbers. numbers contains the
+// sequences that f must return; 0 stands for ErrCounterLost.
 func limits(t *testing.T, numbers [3][2]int64,
 	f func(t *testing.T, remembers bool, stored *int64, opts []serial.Option) (serial.Number, error)) {
 	for i, with := range []string{"nothing", "floor", "ledger"} {
@@ -89,8 +91,9 @@ func limits(t *testing.T, numbers [3][2]int64,
 	}
 }
 
-// Redis's clock is nine days ahead for two seconds: counter and record expire. Only a floor, a ledger or a process that
-// remembers can distinguish that from a new series; retention does not help.
+// Redis's clock is nine days ahead for two seconds, so the counter and the record expire. Only with a floor, with a
+// ledger or in a process that remembers its numbers can the series be distinguished from a new one. WithRetention does
+// not help.
 // Guarantees: record-expired.
 func TestLimitOfAClockNineDaysAhead(t *testing.T) {
 	limits(t, [3][2]int64{{1, 0}, {4, 4}, {11, 11}}, func(t *testing.T, remembers bool, stored *int64,
@@ -116,7 +119,8 @@ func TestLimitOfAClockNineDaysAhead(t *testing.T) {
 	})
 }
 
-// A server's memory or its keys go back in time, but its replication ID stays: not even a ledger notices.
+// The memory of a server or its keys are reset to an earlier state, but its replication ID stays the same. The loss
+// goes unnoticed even with a ledger.
 // Guarantees: memory-goes-back, restored-keys.
 func TestLimitOfAServerThatGoesBack(t *testing.T) {
 	t.Parallel()

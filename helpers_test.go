@@ -64,19 +64,19 @@ func newGenerator(t testing.TB, client redis.UniversalClient, opts ...serial.Opt
 
 func options(opts ...serial.Option) []serial.Option { return opts }
 
-// parser returns a generator for tests that never issue a number.
+// parser returns a generator for tests that do not issue numbers.
 func parser(t testing.TB, opts ...serial.Option) *serial.Generator {
 	rdb := closing(t, redis.NewClient(&redis.Options{}))
 	return newGenerator(t, rdb, append([]serial.Option{serial.WithLocation(time.UTC)}, opts...)...)
 }
 
-// closing closes c when the test ends.
+// closing returns c, and closes it when the test ends.
 func closing[C io.Closer](t testing.TB, c C) C {
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
-// fixedFloor is a floor that always answers n.
+// fixedFloor is a floor that always returns n.
 func fixedFloor(n int64) serial.Option {
 	return serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return n, nil })
 }
@@ -91,7 +91,7 @@ func location(t *testing.T, name string) *time.Location {
 	return loc
 }
 
-// ledgerIf returns the options of a new ledger, or none.
+// ledgerIf returns options with a new ledger, or no options.
 func ledgerIf(with bool, block int64) []serial.Option {
 	if !with {
 		return nil
@@ -99,7 +99,7 @@ func ledgerIf(with bool, block int64) []serial.Option {
 	return []serial.Option{serial.WithLedger(new(serialtest.Ledger), block)}
 }
 
-// noon returns a zone in which it is about noon, so tests on the real clock never run over midnight.
+// noon returns a zone in which it is about noon, so that midnight does not pass during tests on the real clock.
 func noon() *time.Location {
 	now := time.Now().UTC()
 	return time.FixedZone("noon", (12-now.Hour())*3600)
@@ -120,7 +120,8 @@ func numbers(typ, day string, from, to int) []string {
 // errOf returns the error of a call.
 func errOf[T any](_ T, err error) error { return err }
 
-// requireResult requires that the call whose results follow succeeds with want.
+// requireResult returns a function that takes the results of a call and requires that the call returned want without an
+// error.
 func requireResult[T any](t testing.TB, want T, message ...any) func(got T, err error) {
 	return func(got T, err error) {
 		t.Helper()
@@ -129,7 +130,8 @@ func requireResult[T any](t testing.TB, want T, message ...any) func(got T, err 
 	}
 }
 
-// requireSeq requires that the call whose results follow succeeds with a number of this sequence.
+// requireSeq returns a function that takes the results of a call and requires that the call returned a number with this
+// sequence without an error.
 func requireSeq(t testing.TB, want int64, message ...any) func(n serial.Number, err error) {
 	return func(n serial.Number, err error) {
 		t.Helper()
@@ -138,10 +140,10 @@ func requireSeq(t testing.TB, want int64, message ...any) func(n serial.Number, 
 	}
 }
 
-// textOf returns the text of the number issued, "" with an error.
+// textOf returns the text of an issued number, or "" and the error of the call.
 func textOf(n serial.Number, err error) (string, error) { return n.String(), err }
 
-// textsOf returns the texts of the numbers issued, in order.
+// textsOf returns the texts of issued numbers in their order.
 func textsOf(numbers []serial.Number, err error) ([]string, error) { return texts(numbers), err }
 
 func texts(numbers []serial.Number) (all []string) {
@@ -151,7 +153,7 @@ func texts(numbers []serial.Number) (all []string) {
 	return all
 }
 
-// barrier makes n concurrent calls of f, none of which may fail, and returns their results.
+// barrier makes n concurrent calls of f, and returns their results. It fails the test if a call fails.
 func barrier(t *testing.T, n int, f func(i int) (string, error)) []string {
 	t.Helper()
 	got, errs := make([]string, n), make([]error, n)
@@ -176,13 +178,13 @@ func startMini(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	return m, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 }
 
-// requireNoKeys requires that there is no key, apart from a lock that is just being released.
+// requireNoKeys requires that no keys exist. It waits for a lock that is just being released.
 func requireNoKeys(t *testing.T, m *miniredis.Miniredis) {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(m.Keys()) == 0 }, 2*time.Second, time.Millisecond, "%v", m.Keys())
 }
 
-// simulation is a Redis in memory for a bubble of testing/synctest.
+// A simulation is a Redis in memory for a bubble of testing/synctest.
 type simulation struct {
 	*memory.Redis
 	t *testing.T
@@ -217,7 +219,8 @@ func (s *simulation) requireExpiries() {
 	}
 }
 
-// around returns a hook that calls f for every command; f must send it. In a pipeline, the last command sends all.
+// around returns a hook that calls f for every command. f must send the command. In a pipeline, the last call of f
+// sends all commands.
 func around(f func(cmd redis.Cmder, send func() error) error) everyCall {
 	return func(cmds []redis.Cmder, send func() error) error {
 		if cmds[0].Name() == "client" { // a connection is set up
@@ -253,7 +256,7 @@ func counting(n *atomic.Int64, name ...string) everyCall {
 	})
 }
 
-// losing loses answers for which now returns true: the client gets lost instead.
+// losing loses each reply for which now returns true. The client gets the error lost instead of the reply.
 func losing(lost error, now func(cmd redis.Cmder, err error) bool) everyCall {
 	return around(func(cmd redis.Cmder, send func() error) error {
 		err := send()
@@ -265,7 +268,7 @@ func losing(lost error, now func(cmd redis.Cmder, err error) bool) everyCall {
 	})
 }
 
-// everyCall is a redis.Hook around every command and every pipeline.
+// everyCall is a redis.Hook that wraps every command and every pipeline.
 type everyCall func(cmds []redis.Cmder, send func() error) error
 
 func (f everyCall) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -282,8 +285,8 @@ func (f everyCall) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// stepOf returns "open" for a run of lua/serial.lua with a grant, "take" for any other run of it, and the name of any
-// other command.
+// stepOf returns "open" for a run of lua/serial.lua with a grant, "take" for a run of this script without a grant, and
+// the name of any other command.
 func stepOf(cmd redis.Cmder) string {
 	args := cmd.Args()
 	if !strings.HasPrefix(cmd.Name(), "eval") ||
@@ -298,7 +301,7 @@ func stepOf(cmd redis.Cmder) string {
 
 func isOpen(cmd redis.Cmder) bool { return stepOf(cmd) == "open" }
 
-// A backend is a Redis that a behaviour suite runs on.
+// A backend is a Redis on which the behaviour suite runs.
 type backend struct {
 	client func(t *testing.T) redis.UniversalClient
 }
@@ -360,7 +363,7 @@ func (s *series) firstNumbers(gen *serial.Generator, n int) {
 	}
 }
 
-// refused requires that Next fails with want and leaves the counter unchanged.
+// refused requires that Next fails with want and does not change the counter.
 func (s *series) refused(gen *serial.Generator, want error) {
 	s.t.Helper()
 	before, _ := s.rdb.Get(s.t.Context(), s.counter).Result()
@@ -371,7 +374,8 @@ func (s *series) refused(gen *serial.Generator, want error) {
 	require.Equal(s.t, before, after)
 }
 
-// keys returns which of the record, the day's counter and its lock exist, once no lock is just being released.
+// keys returns which of these keys exist: the record, the counter of the day, and its lock. It first waits for a lock
+// that is just being released.
 func (s *series) keys() []string {
 	var found []string
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -396,7 +400,7 @@ func (s *series) flushScripts() error {
 	return s.rdb.ScriptFlush(s.t.Context()).Err()
 }
 
-// journal records the numbers that concurrent callers were issued, and when.
+// A journal records the numbers that were issued to concurrent callers, and the times of their calls.
 type journal struct {
 	mu      sync.Mutex
 	entries []entry
@@ -409,7 +413,7 @@ type entry struct {
 	before, after time.Time // of the call
 }
 
-// next issues a number, records it and returns how long the call took.
+// next issues a number, records it, and returns the duration of the call.
 func (j *journal) next(ctx context.Context, gen *serial.Generator, typ string) (time.Duration, error) {
 	before := time.Now()
 	n, err := gen.NextNumber(ctx, typ)
@@ -422,8 +426,9 @@ func (j *journal) next(ctx context.Context, gen *serial.Generator, typ string) (
 	return after.Sub(before), err
 }
 
-// check requires that no number was issued twice, that each number's day is one on which its call ran, and that a call
-// that began after another had returned got a greater number. It returns the sequences of each day, sorted.
+// check requires that no number was issued twice, that the day of each number is a day during which its call ran, and
+// that a call which began after another call had returned was issued a larger number. It returns the sorted sequences
+// of each day.
 func (j *journal) check(t *testing.T, loc *time.Location) map[string][]int64 {
 	t.Helper()
 	j.mu.Lock()

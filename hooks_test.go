@@ -28,7 +28,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// lines are what hooks or a logger have reported.
+// lines records the output of hooks or of a logger.
 type lines struct {
 	mu  sync.Mutex
 	all []string
@@ -49,7 +49,7 @@ func (l *lines) take() []string {
 	return all
 }
 
-// hooks return hooks that add lines, with the caller in the context.
+// hooks returns hooks that add a line for each event, with the name of the caller from the context.
 func (l *lines) hooks() serial.Hooks {
 	return serial.Hooks{
 		Issued: func(ctx context.Context, i serial.IssuedInfo) {
@@ -74,7 +74,7 @@ func (l *lines) hooks() serial.Hooks {
 	}
 }
 
-// outcome names the outcome for a lost counter.
+// outcome returns the result of a lost counter as text.
 func outcome(i serial.LostInfo) string {
 	switch {
 	case i.Repaired && i.Pending:
@@ -87,7 +87,7 @@ func outcome(i serial.LostInfo) string {
 	return "not repaired"
 }
 
-// Every event calls its hook, in order and with the call's context.
+// Every kind of event occurs. The hooks must be called in the order of the events, with the context of the call.
 func TestHooks(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		l := &lines{}
@@ -150,8 +150,8 @@ func TestHooks(t *testing.T) {
 	})
 }
 
-// Lost reports whether the call repaired the counter, whether a later one may, or whether an operator must. LogHooks
-// logs only the last case as an error.
+// Counters are lost. The hook Lost must report whether the call repaired the counter, whether a later call may repair
+// it, or whether an operator must. LogHooks must log only the last case as an error.
 func TestHooksOfLosses(t *testing.T) {
 	next := func(ctx context.Context, gen *serial.Generator) error { return errOf(gen.Next(ctx, "IS")) }
 	peek := func(ctx context.Context, gen *serial.Generator) error { return errOf(gen.Peek(ctx, "IS")) }
@@ -195,7 +195,8 @@ func TestHooksOfLosses(t *testing.T) {
 	}
 }
 
-// An audit of yesterday that finds today's counter lost, since Redis has passed midnight, repairs nothing.
+// Redis has passed midnight, and an audit of yesterday finds that the counter of today is lost. Hooks must not report a
+// repair.
 func TestHooksOfAuditAcrossMidnight(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var l lines
@@ -214,7 +215,8 @@ func TestHooksOfAuditAcrossMidnight(t *testing.T) {
 	})
 }
 
-// A period that was opened with a lower start is also nearly exhausted once most of its numbers are used.
+// A period was opened with a lower start than the generator has. NearlyExhausted must be called once most numbers of
+// the period are used.
 func TestNearlyExhaustedBelowTheStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		h := &lines{}
@@ -228,7 +230,7 @@ func TestNearlyExhaustedBelowTheStart(t *testing.T) {
 	})
 }
 
-// A hook that panics, blocks or calls the generator stops no other caller, and the number is issued.
+// A hook panics, blocks or calls the generator. Other callers must not be affected, and the number must be issued.
 func TestHooksMisbehave(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var gen *serial.Generator
@@ -260,8 +262,8 @@ func TestHooksMisbehave(t *testing.T) {
 	})
 }
 
-// Callers who share a script call run Issued for each of them. Each hook is called once for a nearly exhausted period,
-// when its own share is used.
+// Several callers share a run of the script. Issued must be called for each of them. The hooks for a nearly exhausted
+// period must be called once, each when its own share of the numbers is used.
 func TestHooksOfMany(t *testing.T) {
 	m := simulate(t)
 	var issued atomic.Int64
@@ -303,7 +305,7 @@ func (l *lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A callerHandler adds the caller from the context.
+// A callerHandler is a slog.Handler that adds the name of the caller from the context.
 type callerHandler struct{ slog.Handler }
 
 func (h callerHandler) Handle(ctx context.Context, r slog.Record) error {
@@ -313,7 +315,8 @@ func (h callerHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// Events that an operator should know are logged, at their level and with the call's context; issued numbers are not.
+// LogHooks must log the events that concern an operator, at the right level and with the context of the call. It must
+// not log issued numbers.
 func TestLogHooks(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		l := &lines{}
@@ -365,8 +368,8 @@ func TestLogHooks(t *testing.T) {
 	})
 }
 
-// A clock that differs by less than a second is no reason to warn: around midnight, every clock does. Only a clock that
-// no longer differs has been corrected.
+// Two clocks differ slightly around midnight. A difference of less than a second must not be logged as a warning, and a
+// clock must be reported as corrected only if it no longer differs.
 func TestLogHooksOfClocks(t *testing.T) {
 	for _, row := range []struct {
 		offset, before      time.Duration
@@ -385,7 +388,8 @@ func TestLogHooksOfClocks(t *testing.T) {
 	}
 }
 
-// The level of a failed call depends on who caused the failure. Only harmless parts of its error's text are logged.
+// Calls fail for different causes. The level of the log entry must depend on the cause, and only harmless parts of the
+// error text must be logged.
 func TestLogHooksOfFailures(t *testing.T) {
 	left, leave := context.WithCancel(t.Context())
 	leave()
@@ -448,8 +452,8 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
-// The log of a hidden series contains no number, sequence, key or request, whatever is refused or fails. The texts of
-// the errors contain all of these.
+// Calls of a series with hidden sequences fail in many ways, with errors that contain numbers, sequences, keys and
+// requests. None of these must appear in the log.
 func TestLogHooksKeepSecrets(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		const counter = "serial:{ORD}:20000101"
@@ -492,7 +496,8 @@ func TestLogHooksKeepSecrets(t *testing.T) {
 	})
 }
 
-// Without a logger, events go to the current default one, which a program may set after making the hooks.
+// LogHooks is called without a logger, and the program sets the default logger afterwards. Events must be logged with
+// this default logger.
 func TestLogHooksWithoutLogger(t *testing.T) {
 	was, output, flags := slog.Default(), log.Writer(), log.Flags()
 	t.Cleanup(func() {

@@ -205,12 +205,12 @@ func testLedger(t *testing.T, b backend) {
 	})
 }
 
-// reservation returns the ledger request of the series' generator.
+// reservation returns the request that the generator of the series sends to its ledger.
 func (s *series) reservation(period string, above, n int64) serial.Reservation {
 	return s.reservationOf(s.gen, period, above, n)
 }
 
-// reservationOf returns the ledger request of another generator of the series.
+// reservationOf returns the request that another generator of the series sends to its ledger.
 func (s *series) reservationOf(gen *serial.Generator, period string, above, n int64) serial.Reservation {
 	scheme := gen.Scheme()
 	return serial.Reservation{
@@ -218,8 +218,8 @@ func (s *series) reservationOf(gen *serial.Generator, period string, above, n in
 	}
 }
 
-// Redis comes back empty after a series' settings were changed: the ledger still knows them, and no printed number is
-// printed again. See docs/guarantees.md, "How a ledger keeps its word".
+// Redis restarts empty after the settings of a series were changed. The ledger still has the settings, so no printed
+// number must be printed again. See docs/guarantees.md, "How a ledger keeps its word".
 // Guarantees: settings-kept.
 func TestLedgerKeepsSettings(t *testing.T) {
 	_, rdb := startMini(t)
@@ -267,7 +267,8 @@ func TestLedgerKeepsSettings(t *testing.T) {
 	}
 }
 
-// A pause or a loss between reservation and installation loses only that block. With a pause, the call fails.
+// The process is suspended, or Redis loses its data, between the reservation of a block and its installation. Only this
+// block must be lost. After a suspension, the call must fail.
 // Guarantees: late-block.
 func TestLateBlock(t *testing.T) {
 	const pause, restart, loss = "a pause", "a restart", "everything is lost"
@@ -309,8 +310,8 @@ func TestLateBlock(t *testing.T) {
 	}
 }
 
-// A process that dies while its ledger is asked delays the others until its lock expires; a late installation does not
-// disturb them.
+// A process crashes while it queries its ledger. Calls of other processes must wait until its lock expires, and must
+// not be affected by a late installation of its block.
 // Guarantees: opener-killed.
 func TestLockOfTheDead(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
@@ -334,7 +335,7 @@ func TestLockOfTheDead(t *testing.T) {
 	})
 }
 
-// While one type waits for its ledger, the others continue.
+// Calls for one type wait for its ledger. Calls for other types must be issued numbers.
 // Guarantees: ledger-down.
 func TestSlowLedger(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
@@ -358,7 +359,8 @@ func TestSlowLedger(t *testing.T) {
 	})
 }
 
-// A Redis that does not report its replication ID cannot be used with a ledger, and the first call says so.
+// A Redis does not report its replication ID, and the generator has a ledger. The first call must fail, and its error
+// must contain the cause.
 func TestReplicationIDRefused(t *testing.T) {
 	const says = "WithLedger needs INFO replication in scripts"
 	m := miniredis.RunT(t) // has no such section
@@ -369,7 +371,8 @@ func TestReplicationIDRefused(t *testing.T) {
 	require.Empty(t, m.Keys())
 }
 
-// A writable replica has its master's replication ID, and is refused: with a ledger both would issue the same numbers.
+// A client is connected to a writable replica, which has the same replication ID as its master. Calls must fail,
+// because with a ledger, both servers would issue the same numbers.
 // Guarantees: writable-replica.
 func TestWritableReplicaRefused(t *testing.T) {
 	t.Parallel()
@@ -391,8 +394,8 @@ func TestWritableReplicaRefused(t *testing.T) {
 	requireResult(t, "IS"+today(noon())+"0011", "a new master reserves its own")(on(replica).Next(t.Context(), "IS"))
 }
 
-// While another process reserves a block, each caller waits as long as its own context lives, or 30 s without a
-// deadline.
+// Another process is reserving a block. Each caller must wait until its own context ends or, without a deadline, for
+// 30 s.
 // Guarantees: lock-kept.
 func TestWaitForAnothersBlock(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {

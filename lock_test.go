@@ -18,8 +18,8 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// If two lock clients reach one server and the others are not a majority, calls wait for a holder that does not exist,
-// and their errors name the possibility.
+// Two lock clients are connected to the same server, and the other clients are not a majority. Calls must wait, because
+// the lock seems to be held, and their errors must mention this possibility.
 func TestLockClientsOfOneServer(t *testing.T) {
 	const hint = "others kept the lock, or two of WithLockClients' clients are one server"
 	inBubble(t, func(t *testing.T, m *simulation) {
@@ -39,7 +39,7 @@ func TestLockClientsOfOneServer(t *testing.T) {
 	})
 }
 
-// A caller refused by the lock's holder, on all servers or on one, gets the lock once it is free.
+// The lock is held on all servers or on one of them. A waiting caller must get the lock when it is released.
 func TestLockOfOthers(t *testing.T) {
 	inBubble(t, func(t *testing.T, counters *simulation) {
 		servers := []*redis.Client{simulate(t).Client(), simulate(t).Client()}
@@ -61,7 +61,8 @@ func TestLockOfOthers(t *testing.T) {
 	})
 }
 
-// A SET that go-redis repeats after a lost reply is refused because of the first one. The next attempt gets the lock.
+// The reply to a SET of the lock is lost, and go-redis repeats the SET, which fails because the first one succeeded.
+// The next attempt must get the lock.
 func TestLockThatWasSetTwice(t *testing.T) {
 	inBubble(t, func(t *testing.T, counters *simulation) {
 		var sets atomic.Int32
@@ -77,7 +78,8 @@ func TestLockThatWasSetTwice(t *testing.T) {
 	})
 }
 
-// A caller whose context ends during its attempt at the lock fails alone, even if the attempt ends at that instant.
+// The context of a caller ends during an attempt to get the lock, or at the instant at which the attempt ends. Only
+// this caller must fail.
 // Guarantees: caller-leaves.
 func TestDeadlineAtTheLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
@@ -110,7 +112,8 @@ func TestDeadlineAtTheLock(t *testing.T) {
 	})
 }
 
-// A hook that panics in one of redsync's goroutines panics in the caller's, and does not end the process.
+// A hook of a lock client panics in a goroutine of redsync. The panic must reach the goroutine of the caller instead of
+// ending the process.
 func TestPanicAtTheLock(t *testing.T) {
 	_, rdb := startMini(t)
 	rdb.AddHook(around(func(cmd redis.Cmder, send func() error) error {
@@ -123,8 +126,9 @@ func TestPanicAtTheLock(t *testing.T) {
 	require.PanicsWithValue(t, "hook", func() { _, _ = gen.Next(t.Context(), "IS") })
 }
 
-// If a majority of the lock servers answers too late, not at all or with an error, that does not mean that another
-// process has the lock, although one server says so: calls fail within ten seconds, and name the lock servers.
+// A majority of the lock servers replies too late, not at all, or with an error, and on one server the lock is held.
+// This does not mean that another process holds the lock. Calls must fail within ten seconds, with an error about the
+// lock servers.
 func TestLockServersFail(t *testing.T) {
 	for name, answer := range map[string]func(send func() error) error{
 		"late":       func(send func() error) error { time.Sleep(2900 * time.Millisecond); return send() },
@@ -158,8 +162,8 @@ func TestLockServersFail(t *testing.T) {
 	}
 }
 
-// A lock on another server is released when no caller waits for it, however long that takes. A lock of another process
-// never is.
+// The lock is on another server. It must be released when no caller waits for it, however long the release takes. A
+// lock of another process must not be released.
 func TestLockReleasedLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		locks := simulate(t)
@@ -191,7 +195,8 @@ func TestLockReleasedLate(t *testing.T) {
 	})
 }
 
-// A SET that is answered after its caller has left is followed by its release, in this order.
+// The reply to a SET arrives after the call was canceled. The lock must be released, and the release must be sent after
+// the SET.
 func TestLockGrantedAfterItsCallerLeft(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		locks := simulate(t)
@@ -210,7 +215,8 @@ func TestLockGrantedAfterItsCallerLeft(t *testing.T) {
 	})
 }
 
-// With the lock on three independent masters one may fail. If two fail, only opening a period fails.
+// The lock is on three independent masters. If one fails, calls must succeed. If two fail, only calls that open a
+// period must fail.
 func TestRedlock(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for ten seconds")

@@ -14,7 +14,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// testOnce covers repeated requests, in the behaviour suite.
+// testOnce is the part of the behaviour suite for repeated requests.
 func testOnce(t *testing.T, b backend) {
 	once := func(s *series, gen *serial.Generator, id string, want int) {
 		s.t.Helper()
@@ -68,7 +68,8 @@ func testOnce(t *testing.T, b backend) {
 	})
 }
 
-// An answer is kept for 48 hours or as long as the option says, from when it was given, across midnights.
+// A request is repeated after midnight. Its number must be remembered for 48 hours after the first call, or for the
+// duration that WithOnceFor sets.
 func TestOnceFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		other := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
@@ -89,7 +90,8 @@ func TestOnceFor(t *testing.T) {
 	})
 }
 
-// testOnceWithReplicas covers a repeated request that waits for replicas, though it issues nothing.
+// testOnceWithReplicas covers a repeated request with WithReplicas. It must wait for replicas, although it issues no
+// number.
 func testOnceWithReplicas(t *testing.T, b backend, down func(func())) {
 	s := b.series(t, confirmedBy(1))
 	down(func() {
@@ -105,7 +107,7 @@ func testOnceWithReplicas(t *testing.T, b backend, down func(func())) {
 	wg.Wait()
 }
 
-// A repeated request gets the number of the first answer, whatever template and period are used then.
+// A request is repeated after the template or the period was changed. It must return the number of the first call.
 // Guarantees: once-repeated.
 func TestOnceAsPrinted(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
@@ -137,7 +139,7 @@ func TestOnceAsPrinted(t *testing.T) {
 	})
 }
 
-// A request's key contains a value written by something else, or by an earlier version.
+// The key of a request contains a value that another program or an earlier version has written.
 func TestOnceBrokenAnswers(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))

@@ -21,8 +21,8 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// Replicas confirm each number on the connection of the write. A number that was not confirmed is burned, so a promoted
-// replica has every number that was returned.
+// With WithReplicas, WAIT must be sent on the connection of the write. A number that was not confirmed must not be
+// returned, so a promoted replica must have every number that was returned.
 // Guarantees: lagging-replica.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
@@ -52,7 +52,7 @@ func TestReplicas(t *testing.T) {
 	})
 }
 
-// On a Cluster, the master of the type's slot waits for its own replicas.
+// On a Cluster, the master of the slot of a type must wait for its own replicas.
 func TestReplicasOnCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartReplicatedCluster(t)
@@ -119,7 +119,7 @@ func during(work, f func()) {
 	}
 }
 
-// In a redirection, Redis writes an IPv6 address without brackets.
+// A redirection contains an IPv6 address, which Redis writes without brackets. The client must follow it.
 func TestReplicasByIPv6(t *testing.T) {
 	m := miniredis.RunT(t)
 	var dialed sync.Map
@@ -149,7 +149,7 @@ func TestReplicasByIPv6(t *testing.T) {
 	require.True(t, redirected)
 }
 
-// refusedAndBurned requires that Next fails for lack of confirmations and that n numbers are used up in all.
+// refusedAndBurned requires that Next fails because of missing confirmations, and that n numbers in total are consumed.
 func (s *series) refusedAndBurned(gen *serial.Generator, n int) {
 	s.t.Helper()
 	before := time.Now()
@@ -252,7 +252,7 @@ func TestReplicasOptions(t *testing.T) {
 	newGenerator(t, slow, serial.WithReplicas(0, 0))
 }
 
-// The last day ends at the first instant of the next one by Redis's clock, whatever the period is.
+// The last day must end at the first instant of the next day by Redis's clock, whatever the period length is.
 func TestUntil(t *testing.T) {
 	t.Parallel()
 	four := func(k kind) kind {
@@ -334,7 +334,7 @@ func testUntil(t *testing.T, zone string, last serial.When, over time.Time, opts
 	}
 }
 
-// testEndOfRange covers the last sequence and the last day.
+// testEndOfRange is the part of the behaviour suite for the last sequence and the last day.
 func testEndOfRange(t *testing.T, b backend) {
 	b.run(t, "the last sequence", func(t *testing.T, s *series) {
 		s.firstNumbers(s.gen, 3)
@@ -350,7 +350,8 @@ func testEndOfRange(t *testing.T, b backend) {
 	})
 }
 
-// WithLast ends every period, for batches, operators and floors. A larger one takes effect at once.
+// WithLast must limit every period, also for batches, for Raise and for floors. A larger limit must take effect
+// immediately.
 func TestLast(t *testing.T) {
 	for _, with := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ledger %v", with), func(t *testing.T) {
@@ -389,7 +390,7 @@ func TestLast(t *testing.T) {
 	}
 }
 
-// Prepare opens no period that begins after the last day.
+// Prepare must not open a period that begins after the last day.
 func TestPrepareUntil(t *testing.T) {
 	m, rdb := startMini(t)
 	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1),
@@ -402,7 +403,7 @@ func TestPrepareUntil(t *testing.T) {
 	}
 }
 
-// A request that reaches Redis after the last day is refused, however late the reply is.
+// A request reaches Redis after the last day. It must be rejected, however late the reply arrives.
 func TestUntilOverANetwork(t *testing.T) {
 	for _, k := range []kind{daily, endless, kindOf("seconds", serial.PerSecond, "yyyyMMddHHmmss")} {
 		runInBubble(t, k.name, func(t *testing.T, m *simulation) {
@@ -448,7 +449,8 @@ func TestUntilOverANetwork(t *testing.T) {
 	}
 }
 
-// An attempt whose answer was lost may have counted, so a refusal of the next attempt after the last day says so.
+// The reply to an attempt is lost, and the next attempt is rejected because the last day has ended. The error must say
+// that the first attempt may have consumed a number.
 func TestUntilByALostTry(t *testing.T) {
 	m, rdb := startMini(t)
 	over := utc(t, "2025-12-31")
@@ -472,7 +474,7 @@ func TestUntilByALostTry(t *testing.T) {
 	requireSeq(t, 3)(gen.Peek(t.Context(), "IS"))
 }
 
-// From 29 days before the last day on, each Generator calls NearlyExhausted once for each type.
+// The last day is at most 29 days away. Each Generator must call NearlyExhausted once for each type.
 func TestNearlyUntil(t *testing.T) {
 	for _, k := range []kind{daily, endless} {
 		runInBubble(t, k.name, func(t *testing.T, m *simulation) {
@@ -501,7 +503,7 @@ func TestNearlyUntil(t *testing.T) {
 	}
 }
 
-// testShared covers types that share a counter, in the behaviour suite.
+// testShared is the part of the behaviour suite for types that share a counter.
 func testShared(t *testing.T, b backend) {
 	shared := serial.WithSharedCounter()
 	next := func(s *series, gen *serial.Generator, typ string, want int) {
@@ -586,8 +588,8 @@ func testShared(t *testing.T, b backend) {
 	}, shared)
 }
 
-// Hooks have the series of the shared counter. A number that nobody received has no type, since callers of several
-// types share a batch; other hooks have the type of the call.
+// Types share a counter. Hooks must receive the series of the counter. A number that was not returned to a caller must
+// have no type, because callers of several types share a batch. Other hooks must receive the type of the call.
 func TestSharedCounterHooks(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var events []string
@@ -616,7 +618,7 @@ func TestSharedCounterHooks(t *testing.T) {
 	})
 }
 
-// An audit of a shared counter accounts for the numbers of all types, and lists them with their own types.
+// An audit of a shared counter must include the numbers of all types, and list each with its own type.
 func TestSharedCounterScheme(t *testing.T) {
 	s := newScheme(t, serial.WithSharedCounter(), serial.WithTemplate("{type}{date:yyMM}-{seq:4}"),
 		serial.WithPeriod(serial.PerYear))
@@ -658,7 +660,8 @@ func TestSharedCounterScheme(t *testing.T) {
 	}
 }
 
-// A hidden sequence has one order for all types, which depends on the key prefix. The key is copied.
+// Types share a counter with a hidden sequence. The order of the hidden sequences must be the same for all types, and
+// depend on the key prefix. The key must be copied.
 func TestSharedCounterHidden(t *testing.T) {
 	of := func(prefix, typ string, seq int64) string {
 		key := slices.Clone(hiddenKey)

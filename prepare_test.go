@@ -16,7 +16,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// testPrepare covers periods that are opened ahead of time or kept after their end, in the behaviour suite.
+// testPrepare is the part of the behaviour suite for periods that are opened in advance, or kept after their end.
 func testPrepare(t *testing.T, b backend) {
 	// day returns the label of the day n days after today.
 	day := func(s *series, n int) string { return time.Now().In(s.loc).AddDate(0, 0, n).Format("20060102") }
@@ -144,7 +144,8 @@ func testPrepare(t *testing.T, b backend) {
 	})
 }
 
-// A prepared midnight costs one command and no lock; the ones after it were not prepared.
+// The next day was prepared. The first call after midnight must take one command and no lock. Later days are not
+// prepared, so they must be opened under the lock.
 func TestPreparedMidnights(t *testing.T) {
 	runBoth(t, "with a ledger", func(t *testing.T, m *simulation, ledger bool) {
 		var sent, locks atomic.Int64
@@ -171,8 +172,8 @@ func TestPreparedMidnights(t *testing.T) {
 	})
 }
 
-// A prepared counter that is missing when its day begins is lost, and an unprepared zone is a conflict until the
-// prepared days are over.
+// A prepared counter is missing when its day begins. It must be reported as lost. A generator with another zone must
+// fail with ErrConflict until the prepared days have ended.
 // Guarantees: prepared-counter-lost.
 func TestPreparedAndGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
@@ -200,7 +201,8 @@ func TestPreparedAndGone(t *testing.T) {
 	})
 }
 
-// Midnight comes at every command of Prepare in turn.
+// Midnight passes at each command of Prepare in turn. Every key must have an expiry, and numbers must be issued on the
+// following days.
 func TestPrepareAcrossMidnight(t *testing.T) {
 	for _, floored := range []bool{false, true} {
 		for at := int64(1); ; at++ {
@@ -242,7 +244,7 @@ func TestPrepareAcrossMidnight(t *testing.T) {
 	}
 }
 
-// History lists the days that are still kept; retention follows the calendar.
+// History must list the days that are still kept, and retention must be counted in calendar days.
 func TestHistory(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithRetention(3))
@@ -267,7 +269,7 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// Each of the two periods has the time of a call.
+// Prepare opens two periods. Each of them must have the full time of a call.
 func TestPrepareWhereRedisIsSlow(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		slow := false
@@ -285,8 +287,8 @@ func TestPrepareWhereRedisIsSlow(t *testing.T) {
 	})
 }
 
-// A wrong clock opens no further day, even if today is open, and enters no prepared one: no number could be issued
-// until that day comes.
+// The clock of Redis is wrong by more than WithMaxSkew. No further day must be opened even if today is open, and no
+// prepared day must be entered, because then no number could be issued until that day.
 // Guarantees: clock-ahead.
 func TestPreparedAndWildClock(t *testing.T) {
 	runBoth(t, "with a ledger", func(t *testing.T, m *simulation, ledger bool) {

@@ -14,7 +14,7 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// A generator for a program shares the counters with the first one, which keeps its own hooks.
+// ForProgram returns a generator that must use the same counters as the first one, while the first keeps its own hooks.
 func TestForProgram(t *testing.T) {
 	s := inMemory(t).series(t)
 	var called []string
@@ -106,7 +106,7 @@ func testTakeover(t *testing.T, b backend) {
 	})
 }
 
-// The messages for operators name both periods with dates, and the remedy.
+// The errors for operators must contain both periods with their dates, and a remedy.
 func TestRefusalsSayWhatToDo(t *testing.T) {
 	m := miniredis.RunT(t)
 	m.SetTime(time.Date(2021, 10, 25, 3, 0, 0, 0, time.UTC))
@@ -134,8 +134,9 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		"-tz 'UTC' IS SEQ, where SEQ is the last number used of 2021-10-25, or 0")
 }
 
-// A series keeps its Period and year start, whatever its time zone, day start and template, at boundaries and while
-// periods are prepared. Every call of a generator with another one is refused, names both and changes nothing.
+// A generator has another period length or year start than its series. Every call must fail, with an error that
+// contains both settings, and change nothing. This must hold for every zone, day start and template, at the boundaries
+// of periods and while periods are prepared.
 // Guarantees: period-changed, once-repeated.
 func TestOneCalendar(t *testing.T) {
 	day, month := serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}"), serial.WithPeriod(serial.PerMonth)
@@ -228,7 +229,8 @@ func (s *clockSeries) at(day, hour int) {
 	s.SetTime(time.Date(2021, 10, day, hour, 30, 0, 0, time.UTC))
 }
 
-// The clock is ahead, then right again: the days entered ahead are lost, and those in between are new.
+// The clock of Redis is ahead and then corrected. The days that were entered too early must be lost, and the days
+// before them must be new.
 func TestLabelsAfterAFastClock(t *testing.T) {
 	s := newClockSeries(t)
 	gen := s.generator()
@@ -258,8 +260,8 @@ func TestLabelsAfterAFastClock(t *testing.T) {
 	require.ErrorIs(t, s.generator().Raise(t.Context(), "IS", 5), serial.ErrConflict)
 }
 
-// Generators that might print different sequences of a period as the same number refuse each other until the period
-// ends. Nothing is written.
+// Two generators could print different sequences of a period as the same number. Calls of the second one must fail
+// until the period ends, and write nothing.
 // Guarantees: print-changed.
 func TestPrintsOfAPeriod(t *testing.T) {
 	const plain = "{type}{date:yyyyMMdd}{seq:6}"
@@ -315,7 +317,8 @@ func TestPrintsOfAPeriod(t *testing.T) {
 	}
 }
 
-// No operator can give a label another print, neither through another time zone nor through a fast clock.
+// An operator changes the time zone, or the clock is ahead. Neither must make it possible to use a label with a
+// different print mark.
 // Guarantees: print-changed.
 func TestPrintsOutliveTakeovers(t *testing.T) {
 	s := newClockSeries(t)
