@@ -19,14 +19,14 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// exampleGenerator returns a generator for UTC, and its Redis in memory, whose clock stands at noon of 24 October 2021.
-// A service calls serial.New with its own client instead.
+// exampleGenerator returns a generator for UTC, and a Redis in memory whose clock is stopped at noon on 24 October
+// 2021. A service calls serial.New with its own client instead.
 func exampleGenerator(opts ...serial.Option) (*serial.Generator, *serialtest.Redis) {
 	t := new(testing.T) // a test passes its own
 	return serialtest.New(t, time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC), opts...)
 }
 
-// must returns the result of a call, and ends the program if the call has failed. A service handles the error.
+// must returns the result of a call. It ends the program if the call failed, but a service handles the error.
 func must[T any](result T, err error) T {
 	if err != nil {
 		log.Fatal(err)
@@ -34,7 +34,7 @@ func must[T any](result T, err error) T {
 	return result
 }
 
-// used yields numbers as an iterator over the rows of a query does.
+// used yields numbers like an iterator over the rows of a query.
 func used(numbers ...string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for _, number := range numbers {
@@ -76,7 +76,7 @@ func Example() {
 	// IS202110250001 <nil>
 }
 
-// New checks every option. Its errors say what is allowed.
+// New checks every option. Its errors tell you which values are allowed.
 func ExampleNew() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"}) // New does not connect to it
 	defer rdb.Close()
@@ -154,7 +154,7 @@ func ExampleGenerator_Raise() {
 	// IS202110240341 <nil>
 }
 
-// A process with the wrong time zone has opened the day, so calls of the right process fail.
+// A process with the wrong time zone has opened the day, so calls in processes with the right time zone fail.
 func ExampleGenerator_Takeover() {
 	wrong, server := exampleGenerator(serial.WithLocation(time.UTC))
 	defer server.Stop()
@@ -177,7 +177,7 @@ func ExampleGenerator_Takeover() {
 	// IS202110240002 <nil>
 }
 
-// A service has its own command, which its errors name.
+// A service has its own command. The errors of its generator contain the name of this command.
 func ExampleGenerator_ForProgram() {
 	gen, server := exampleGenerator()
 	defer server.Stop()
@@ -208,7 +208,7 @@ func ExampleGenerator_Prepare() {
 	// IS202110250001 <nil>
 }
 
-// How many numbers were issued on each of the last seven days. Redis keeps the counter of a day for thirty days.
+// History returns the last number of each of the last seven days. Redis keeps the counter of a day for thirty days.
 func ExampleGenerator_History() {
 	gen, server := exampleGenerator(serial.WithRetention(30))
 	defer server.Stop()
@@ -306,7 +306,8 @@ func ExampleGenerator_Flush() {
 	// IS 2 to 5000 raised
 }
 
-// A hook that stores explanations in a database notes why that fails. The error of Flush then contains what is lost.
+// A hook stores explanations in a database, and reports the cause if that fails. The error of Flush then contains the
+// lost explanations.
 func ExampleUnusedFailed() {
 	store := func(serial.Explanation) error { return errors.New("the database is away") }
 	gen, server := exampleGenerator(serial.WithHooks(serial.Hooks{
@@ -322,7 +323,7 @@ func ExampleUnusedFailed() {
 	// serial: Flush: not reported: IS from 2021-10-24T00:00:00Z (raised): 1 to 41; last error: the database is away
 }
 
-// Audit accounts for the numbers that are printed on stored invoices. Here, the last number issued was 7.
+// Audit compares the numbers on stored invoices with those that were issued. The last issued number was 7.
 func ExampleScheme_Audit() {
 	invoices := must(serial.NewScheme(serial.WithLocation(time.UTC)))
 	stored := used("IS202110240001", "IS202110240004", "IS202110240002", "IS202110240004", "IS202110240009", "IS-0003")
@@ -388,7 +389,7 @@ func ExampleScheme_AuditAll() {
 	// false not numbers: [IS-0003]
 }
 
-// Lookup says whether a number was issued, how often it is stored, and in which form.
+// Lookup reports whether a number was issued, how often it is stored, and with which text.
 func ExampleReport_Lookup() {
 	orders := must(serial.NewScheme(serial.WithLocation(time.UTC)))
 	stored := used("IS202110240001 ", "IS202110240003")
@@ -441,7 +442,7 @@ func ExampleScheme_WithTemplate() {
 	// 2
 }
 
-// whatToDo sorts a call's errors by who can resolve them.
+// whatToDo returns what to do about an error of a call.
 func whatToDo(err error) string {
 	switch {
 	case err == nil:
@@ -461,7 +462,7 @@ func whatToDo(err error) string {
 	}
 }
 
-// What to do about each error.
+// A program handles each error in a different way.
 func Example_errors() {
 	gen, server := exampleGenerator()
 	defer server.Stop()
@@ -519,7 +520,7 @@ func ExampleWithLocation() {
 	// IS202110250001 <nil>
 }
 
-// A fiscal year of the United States begins on 1 October, and is named after the calendar year in which it ends.
+// A fiscal year of the United States begins on 1 October. Its name is the calendar year in which it ends.
 func ExampleWithYearStart() {
 	gen, server := exampleGenerator(serial.WithPeriod(serial.PerYear), serial.WithYearStart(time.October, 1),
 		serial.WithTemplate("{type}-FY{date:EE}-{seq:5}"))
@@ -692,7 +693,7 @@ func ExampleWithMaxSkew() {
 	// true
 }
 
-// exampleLogger logs to standard output, without what differs each time.
+// exampleLogger logs to standard output, without attributes that differ in every run.
 func exampleLogger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -733,7 +734,8 @@ func ExampleWithHooks() {
 	// true
 }
 
-// LogHooks logs an operator's events. It leaves numbers out, because they may reveal how many orders there are.
+// LogHooks logs the events that matter to an operator. It omits numbers, because they can reveal how many orders there
+// are.
 func ExampleLogHooks() {
 	hooks := serial.LogHooks(exampleLogger())
 	hooks.ClockCorrected = nil // this clock stands still in 2021
@@ -763,7 +765,7 @@ func ExampleScheme() {
 	// INV 2024-04-01 512 <nil>
 }
 
-// NewScheme refuses a template that could print two numbers alike.
+// NewScheme returns an error for a template that could print the same text for two numbers.
 func ExampleNewScheme() {
 	_, err := serial.NewScheme(serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{seq:4}"))
 	fmt.Println(strings.Contains(err.Error(), "{date} is missing"))
@@ -820,7 +822,7 @@ func ExampleScheme_BusinessDate() {
 	// 2026-08-01
 }
 
-// Numbers are counted by the year, but print the month. So the same date is printed for a month.
+// The sequence restarts every year, but numbers print the month. So the printed date stays the same for a month.
 func ExampleScheme_Span() {
 	invoices := must(serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
 		serial.WithTemplate("{type}-{date:yyyyMM}-{seq:5}")))
@@ -842,7 +844,7 @@ func ExampleOn() {
 	// serial: the date 2026-06-31 does not exist: want a date of the calendar
 }
 
-// Forms and DATE columns return dates as midnight UTC. In Brazil, this instant is in the evening before.
+// Forms and DATE columns return dates as midnight UTC. In Brazil, this instant is on the evening of the previous day.
 func ExampleOnDateOf() {
 	invoices := must(serial.NewScheme(serial.WithLocation(must(time.LoadLocation("America/Sao_Paulo"))),
 		serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}-{date:yyyyMM}-{seq:5}")))
@@ -872,7 +874,7 @@ func ExampleScheme_Explanation() {
 	// serial:IS 2 3 the till was reset Ada
 }
 
-// Invoices and credit notes count together.
+// Invoices and credit notes share a counter.
 func ExampleWithSharedCounter() {
 	gen, server := exampleGenerator(serial.WithSharedCounter())
 	defer server.Stop()

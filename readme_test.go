@@ -35,7 +35,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// unix returns the text of a file, without the carriage returns that Git adds on Windows.
+// unix returns the content of a file without the carriage returns that Git adds on Windows.
 func unix(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -43,7 +43,7 @@ func unix(t *testing.T, file string) string {
 	return strings.ReplaceAll(string(text), "\r\n", "\n")
 }
 
-// guide returns the text of a page in docs/.
+// guide returns the content of a page in docs/.
 func guide(t *testing.T, name string) string {
 	t.Helper()
 	return unix(t, filepath.Join("docs", name))
@@ -124,8 +124,8 @@ func TestOrders(t *testing.T) {
 	requireNext("IS202110250101")
 }
 
-// Every block of Go code in docs/ is part of a file that is compiled: this one, or one of the examples or of package
-// gapless, whose tests run it. Here, the client and the query need only compile.
+// Every block of Go code in docs/ must be part of a file that is compiled: this file, an example, or a file of package
+// gapless. Their tests run most of the code. The client and the query in this file are only compiled.
 func TestReadmeCompiles(t *testing.T) {
 	var source strings.Builder
 	for _, pattern := range []string{"readme_test.go", "examples/*/*.go", "examples/*/*/*.go", "gapless/*_test.go"} {
@@ -149,7 +149,8 @@ func TestReadmeCompiles(t *testing.T) {
 	_ = stored
 }
 
-// goCommand runs the go command, and returns its output. The race detector would not affect what it builds.
+// goCommand runs the go command and returns its output. The test is skipped with the race detector, which does not
+// affect the programs that goCommand builds.
 func goCommand(t *testing.T, args ...string) string {
 	t.Helper()
 	if race.Enabled {
@@ -160,8 +161,8 @@ func goCommand(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// The README's program issues a number. After that, the command prints what docs/command.md shows, and the command in
-// docs/errors.md ends ErrCounterLost.
+// The program in the README must issue a number. Afterwards, the command must print the output that docs/command.md
+// shows, and the command in docs/errors.md must end ErrCounterLost.
 func TestDocsCommand(t *testing.T) {
 	t.Parallel()
 	m, rdb := startMini(t)
@@ -239,7 +240,7 @@ func quoted(cell string) (texts []string) {
 // withoutSpace returns a text without spaces and line breaks.
 func withoutSpace(text string) string { return strings.Join(strings.Fields(text), "") }
 
-// The recipes in docs/business-numbers.md run as they appear there.
+// The recipes in docs/business-numbers.md must run exactly as they appear there.
 func TestRecipes(t *testing.T) {
 	source := withoutSpace(unix(t, "readme_test.go"))
 	for _, row := range tableRows(t, "docs/business-numbers.md", "Recipes") {
@@ -349,8 +350,8 @@ func optionOf(t *testing.T, code string) serial.Option {
 	return nil
 }
 
-// Each number in docs/business-numbers.md is issued at its date with the options of its row, and reads back. Each
-// refused template is refused with the words of its row.
+// Each number in docs/business-numbers.md must be issued on its date with the options of its row, and Parse must accept
+// it. Each invalid template must cause the error in its row.
 func TestBusinessNumbers(t *testing.T) {
 	t.Parallel()
 	optionsOf := func(cell string) (opts []serial.Option) {
@@ -415,7 +416,7 @@ func TestBusinessNumbers(t *testing.T) {
 	}
 }
 
-// The code in docs/hidden-volume.md runs as it appears there, and numbers of both keys are read.
+// The code in docs/hidden-volume.md must run exactly as it appears there, and parse numbers of both keys.
 func TestHiddenVolumeGuide(t *testing.T) {
 	source := withoutSpace(unix(t, "readme_test.go"))
 	for _, line := range regexp.MustCompile(`(?m)^    (.*)$`).FindAllStringSubmatch(guide(t, "hidden-volume.md"), -1) {
@@ -452,8 +453,8 @@ func TestHiddenVolumeGuide(t *testing.T) {
 	}
 }
 
-// The index in docs/README.md has a line for each page, and docs/settings.md has a row for each option and for no
-// other.
+// The index in docs/README.md must have a line for each page, and docs/settings.md must have one row for each option and
+// no other rows.
 func TestDocsAreComplete(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
@@ -478,7 +479,7 @@ func TestDocsAreComplete(t *testing.T) {
 	require.ElementsMatch(t, options, rows)
 }
 
-// Links to files and headings of this repository are valid.
+// All links to files and headings of this repository must be valid.
 func TestLinks(t *testing.T) {
 	for _, pattern := range []string{"*.md", "docs/*.md", "*/README.md", "*/*/README.md", "*/*/*/README.md"} {
 		files, err := filepath.Glob(pattern)
@@ -502,8 +503,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// sections returns the texts below the headings of a file, up to the next one, by the fragments that GitHub gives the
-// headings.
+// sections returns the sections of a file. The key of a section is the fragment that GitHub generates for its heading.
 func sections(t *testing.T, file string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -515,8 +515,8 @@ func sections(t *testing.T, file string) map[string]string {
 	return all
 }
 
-// The answers to a new user's questions are found within two clicks from the README. The text of each link has words of
-// the question, and the last link leads to the section with the answer.
+// A new user must be able to find the answers to these questions with two clicks from the README. The text of each link
+// must contain words of the question, and the last link must lead to the section with the answer.
 func TestTenQuestions(t *testing.T) {
 	for question, q := range map[string]struct {
 		clicks []string // texts of links
@@ -556,8 +556,8 @@ func TestTenQuestions(t *testing.T) {
 	}
 }
 
-// Every exported function has an example, except those that an example of another name shows. An example stands alone:
-// a reader on pkg.go.dev sees all that it uses, and can run it.
+// Every exported function must have an example, except those that appear in an example with another name. An example
+// must be complete, so that readers of pkg.go.dev see everything that it uses and can run it.
 func TestEveryNameHasAnExample(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -592,7 +592,7 @@ func TestEveryNameHasAnExample(t *testing.T) {
 	}
 }
 
-// Every error has an entry in the runbook, with the same paragraphs.
+// The runbook must have an entry for every error, and all entries must have the same paragraphs.
 func TestRunbookHasEveryError(t *testing.T) {
 	page, entries := guide(t, "errors.md"), sections(t, "docs/errors.md")
 	sentinels := regexp.MustCompile(`(?m)^\t(Err\w+) += (errors\.New|template\.Err)`).
@@ -609,7 +609,7 @@ func TestRunbookHasEveryError(t *testing.T) {
 	}
 }
 
-// The figures for Redis's memory in docs/operations.md hold on a real server.
+// The memory of Redis is measured on a real server. The figures in docs/operations.md must be correct.
 func TestCapacity(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	const id = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
@@ -631,8 +631,8 @@ func TestCapacity(t *testing.T) {
 	require.Less(t, used("serial:{INV}", "serial:{INV}:all"), int64(350))
 }
 
-// The figures for this process's memory in docs/operations.md hold for 100,000 types: the size of the heap after a
-// collection, less its size before.
+// The memory of this process is measured with 100,000 types, as the growth of the heap after a garbage collection. The
+// figures in docs/operations.md must be correct.
 func TestCapacityOfProcess(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector needs memory of its own, and cannot follow so many goroutines")
@@ -669,7 +669,8 @@ func TestCapacityOfProcess(t *testing.T) {
 	}
 }
 
-// Each call sends the commands in the table of call paths in docs/design.md, and waits for as many round trips.
+// Each call must send the commands that the table of call paths in docs/design.md lists, and wait for as many round
+// trips.
 func TestCallPaths(t *testing.T) {
 	ctx := context.Background()
 	next := func(gen *serial.Generator, typ string) error { return errOf(gen.Next(ctx, typ)) }
@@ -733,13 +734,13 @@ func TestCallPaths(t *testing.T) {
 	require.Equal(t, table, measured)
 }
 
-// sentCommands has the names of the commands that a client has sent. A plus sign joins the commands of a pipeline.
+// sentCommands records the names of the commands that a client sends. The names in a pipeline are joined by plus signs.
 type sentCommands struct {
 	mu    sync.Mutex
 	names []string
 }
 
-// take returns the names, and forgets them.
+// take returns the recorded names and deletes them.
 func (s *sentCommands) take() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -748,8 +749,8 @@ func (s *sentCommands) take() []string {
 	return names
 }
 
-// hook returns a hook that notes the commands. Each call to the server takes a millisecond. The name of a script is in
-// the first line of its source, but what serial.lua does depends on its options.
+// hook returns a hook that records the commands, and delays each call to the server by a millisecond. The name of a
+// script is in the first line of its source. For serial.lua, the recorded name depends on the options of the run.
 func (s *sentCommands) hook() everyCall {
 	scripts := map[any]string{} // by digest
 	nameOf := func(cmd redis.Cmder) string {

@@ -72,10 +72,10 @@ func TestStalledServer(t *testing.T) {
 	wg.Wait()
 }
 
-// inTime is the longest that a call without a deadline may take if servers are slow, and a little more.
+// inTime is a little more than the longest time that a call without a deadline may take if servers are slow.
 const inTime = 10*time.Second + 100*time.Millisecond
 
-// go-redis replaces connections that were idle for long, and closes them. (9.22.0 left them open.)
+// Connections are idle for a long time. go-redis must replace and close them. (Version 9.22.0 left them open.)
 func TestStaleConnections(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.Client())
@@ -88,11 +88,11 @@ func TestStaleConnections(t *testing.T) {
 	})
 }
 
-// manyTypes are more than can be sent one by one to a hanging server in 10 s.
+// manyTypes is more than the number of calls that can be sent to a hanging server one after the other in 10 s.
 const manyTypes = 500
 
-// Whichever step of openings a server hangs at, each call for one of many types ends in time, and nothing is sent for
-// it afterwards. Each type gets to that step.
+// Calls for many types open a period at the same time, and a server hangs at one of their steps. Each type must reach
+// this step. Every call must return in time, and send nothing after it has returned.
 // Guarantees: redis-hangs.
 func TestStalledServerAndManyTypes(t *testing.T) {
 	embedded := func(c *redis.Client) redis.UniversalClient { return struct{ *redis.Client }{c} }
@@ -161,7 +161,8 @@ func TestStalledServerAndManyTypes(t *testing.T) {
 	}
 }
 
-// A slow call does not wait for the server's clock to catch up if that takes longer than the rest of its time.
+// A slow call would have to wait until the clock of the server catches up. If this takes longer than the rest of its
+// time, the call must fail instead of waiting.
 func TestSlowServerWhoseClockWasSetBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		slow := false

@@ -32,7 +32,8 @@ func newScheme(t testing.TB, opts ...serial.Option) *serial.Scheme {
 
 var hiddenKey = []byte("0123456789abcdef")
 
-// Every refusal names the option or the token, the reason and a remedy. New refuses whatever NewScheme refuses.
+// Options or templates are invalid. The error must contain the option or the token, the reason, and a remedy. New must
+// return an error whenever NewScheme does.
 func TestTemplatesRefused(t *testing.T) {
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	refuse := func(want string, opts ...serial.Option) {
@@ -204,7 +205,7 @@ func TestSchemeErrors(t *testing.T) {
 	require.Empty(t, new(serial.Scheme).Calendar(), "no calendar, so gapless refuses the zero Scheme")
 }
 
-// Many goroutines use a Scheme at once. Run with -race.
+// Many goroutines use a Scheme at the same time. The race detector must find no data race.
 func TestSchemesOfManyGoroutines(t *testing.T) {
 	s := newScheme(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyy dd}{seq:6}{check:damm}"),
 		serial.WithHiddenSequence(hiddenKey))
@@ -224,7 +225,7 @@ func TestSchemesOfManyGoroutines(t *testing.T) {
 	wg.Wait()
 }
 
-// Printing allocates only the string, and parsing only the type while the date stays the same.
+// Printing a number must allocate only the string. Parsing must allocate only the type as long as the date is the same.
 func TestSchemesAllocateLittle(t *testing.T) {
 	for _, template := range []string{"{type}{date:yyyyMMdd}{seq:6:base32}", "{type}-{date:d.M.BBBB}-{seq:1+}",
 		"{type}-{date:ddMMMyyyy}-{seq:6}{check:731}", "RF{check:97-10}{type}{date:yyyyMMdd}{seq:6}"} {
@@ -237,7 +238,8 @@ func TestSchemesAllocateLittle(t *testing.T) {
 	}
 }
 
-// The date in the zone decides whether an instant has a period; with a day start, the business day does.
+// Instants are at the beginning and the end of the range of dates. The date in the zone, or the business day if there
+// is a day start, must determine whether an instant has a period.
 func TestFirstAndLastInstants(t *testing.T) {
 	west, east := serial.WithLocation(time.FixedZone("", -3600)), serial.WithLocation(time.FixedZone("", 3600))
 	none, four := serial.WithLocation(location(t, "America/New_York")), serial.WithDayStart(4*time.Hour)
@@ -270,8 +272,8 @@ func TestFirstAndLastInstants(t *testing.T) {
 	}
 }
 
-// The one period of Never is the same in every zone, even where it begins on 31 December 1969. Every date from 1970 to
-// 9999 names it.
+// With Never, there must be one period in every zone, even if it begins on 31 December 1969. Every date from 1970 to
+// 9999 must select it.
 func TestPeriodOfNever(t *testing.T) {
 	for _, zone := range []int{-10 * 3600, 0, 14 * 3600} {
 		for _, template := range []string{"{type}{seq}", "{type}{date:yyyyMMdd}{seq}"} {
@@ -297,7 +299,7 @@ func TestPeriodOfNever(t *testing.T) {
 	}
 }
 
-// internal/calendar tests the names of periods.
+// PeriodName must use the settings of the scheme. The tests of internal/calendar cover all names.
 func TestPeriodName(t *testing.T) {
 	at := serial.At(time.Date(2021, 10, 24, 12, 30, 15, 0, time.UTC))
 	for want, opts := range map[string][]serial.Option{
@@ -311,8 +313,8 @@ func TestPeriodName(t *testing.T) {
 	require.Empty(t, newScheme(t).PeriodName(serial.On(1969, time.January, 1)))
 }
 
-// A business date is the date that a template with year, month and day prints, also where clocks skip a date or a day
-// begins late.
+// BusinessDate must return the date that a template with year, month and day prints, even if the clocks of a zone skip
+// a date or a day begins late.
 func TestBusinessDate(t *testing.T) {
 	for _, zone := range []string{"America/Sao_Paulo", "Pacific/Apia"} {
 		loc := location(t, zone)
@@ -335,7 +337,7 @@ func TestBusinessDate(t *testing.T) {
 	require.Zero(t, newScheme(t).BusinessDate(serial.When{}))
 }
 
-// retemplated returns a scheme with another template.
+// retemplated returns a copy of a scheme with another template.
 func retemplated(t testing.TB, s *serial.Scheme, text string) *serial.Scheme {
 	t.Helper()
 	other, err := s.WithTemplate(text)
@@ -343,7 +345,8 @@ func retemplated(t testing.TB, s *serial.Scheme, text string) *serial.Scheme {
 	return other
 }
 
-// A text counts for the first scheme that reads it as a number of the audited type and period.
+// Several schemes can parse a text. The text must be counted by the first scheme that reads it as a number of the
+// audited type and period.
 func TestWithEarlier(t *testing.T) {
 	wide := newScheme(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyy}{seq:6}"))
 	narrow, slash := retemplated(t, wide, "{type}{date:yyyy}{seq:4}"), retemplated(t, wide, "{date:yyyy}/{type}/{seq:4}")
@@ -397,8 +400,8 @@ func TestWithEarlier(t *testing.T) {
 	}
 }
 
-// Wherever a scheme has the period, its numbers count, and so do explanations with the first instant of that period. An
-// instant within the period is an error, unless a period of another scheme begins there.
+// The audited period begins at different instants in several schemes. The numbers of each scheme must count, and so
+// must explanations whose start is one of these instants. Another start within the period must be an error.
 func TestWithEarlierZoneAndDayStart(t *testing.T) {
 	zone := func(name string, opts ...serial.Option) *serial.Scheme {
 		return newScheme(t, append(opts, serial.WithLocation(location(t, name)))...)
@@ -445,7 +448,7 @@ func TestWithEarlierZoneAndDayStart(t *testing.T) {
 	}
 }
 
-// Settings that must be the same are compared before anything is read.
+// Earlier schemes differ in settings that must be equal. The audit must fail before it reads any number.
 func TestWithEarlierRefuses(t *testing.T) {
 	six := serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}")
 	key := func(last byte) serial.Option { return serial.WithHiddenSequence(append(make([]byte, 15), last)) }
@@ -486,7 +489,8 @@ func TestWithEarlierRefuses(t *testing.T) {
 		`serial: WithEarlier: scheme 1 has the key prefix ""`)
 }
 
-// The key of the hidden sequence stays, so numbers of the old template are read, and so does everything but WithLast.
+// WithTemplate returns a scheme that must keep the key of the hidden sequence, so that numbers of the old template can
+// be parsed, and every other setting except WithLast.
 func TestSchemeWithTemplate(t *testing.T) {
 	opts := options(serial.WithHiddenSequence(make([]byte, 16)), serial.WithKeyPrefix("shop"), serial.WithStart(5),
 		serial.WithDayStart(4*time.Hour), serial.WithLocation(noon()), serial.WithPeriod(serial.PerMonth))

@@ -24,7 +24,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// The behaviour suite passes on a Redis in memory, and on every kind of real server below.
+// The behaviour suite must pass on a Redis in memory. The tests below run it on real servers of every kind.
 // Guarantees: script-flush, counter-lost, prepared-counter-lost, record-lost, both-lost-remembered.
 func TestBehaviour(t *testing.T) {
 	t.Parallel()
@@ -77,7 +77,7 @@ func TestBehaviourThroughSentinel(t *testing.T) {
 	}, 20*time.Second, 50*time.Millisecond)
 }
 
-// testBehaviour is the suite that every backend must pass, one function for each concern.
+// testBehaviour is the behaviour suite, which every backend must pass. It has one function for each concern.
 func testBehaviour(t *testing.T, b backend) {
 	testTake(t, b)
 	testOpen(t, b)
@@ -94,7 +94,7 @@ func testBehaviour(t *testing.T, b backend) {
 	testEndOfRange(t, b)
 }
 
-// testTake covers step 1: the counter exists and is incremented.
+// testTake is the part of the behaviour suite for step 1: the counter exists and is incremented.
 func testTake(t *testing.T, b backend) {
 	b.run(t, "numbers follow each other, each type separately", func(t *testing.T, s *series) {
 		s.firstNumbers(s.gen, 2)
@@ -164,7 +164,8 @@ func testTake(t *testing.T, b backend) {
 	})
 }
 
-// testOpen covers steps 2 to 4: the counter is missing, or has no record, and the period is opened.
+// testOpen is the part of the behaviour suite for steps 2 to 4: the counter is missing, or there is no record, so the
+// period is opened.
 func testOpen(t *testing.T, b backend) {
 	b.run(t, "an opening leaves a counter and a record that expire", func(t *testing.T, s *series) {
 		requireResult(t, "IS"+s.day+"0000")(textOf(s.gen.Peek(t.Context(), "IS")))
@@ -202,7 +203,7 @@ func testOpen(t *testing.T, b backend) {
 	})
 }
 
-// testFloor covers step 3 with a floor.
+// testFloor is the part of the behaviour suite for step 3 with a floor.
 func testFloor(t *testing.T, b backend) {
 	b.run(t, "floors", func(t *testing.T, s *series) {
 		floor := func(f func(context.Context) (int64, error)) *serial.Generator {
@@ -245,7 +246,7 @@ func testFloor(t *testing.T, b backend) {
 	})
 }
 
-// testCounterLost covers the guard against a counter that is missing, has gone back or is not a number.
+// testCounterLost is the part of the behaviour suite for a counter that is missing, has gone back, or is not a number.
 func testCounterLost(t *testing.T, b backend) {
 	for _, lost := range []struct {
 		name     string
@@ -300,7 +301,7 @@ func testCounterLost(t *testing.T, b backend) {
 	})
 }
 
-// testConflict covers the guard where the record does not fit the caller's period.
+// testConflict is the part of the behaviour suite for a record that does not match the period of the caller.
 func testConflict(t *testing.T, b backend) {
 	b.run(t, "another zone is a conflict at the first call, another name of it is not", func(t *testing.T, s *series) {
 		s.next(s.gen, 1)
@@ -376,8 +377,8 @@ func testRaise(t *testing.T, b backend) {
 	})
 }
 
-// testStart covers WithStart: it applies where a counter is created for a period of which no number was used. The
-// record keeps it.
+// testStart is the part of the behaviour suite for WithStart. The start must apply if a counter is created for a period
+// in which no number was used, and the record must keep it.
 func testStart(t *testing.T, b backend) {
 	drop := func(s *series, keys ...string) { require.NoError(s.t, s.rdb.Del(s.t.Context(), keys...).Err()) }
 	raise := func(s *series, gen *serial.Generator) error { return gen.Raise(s.t.Context(), "IS", 7) }
@@ -432,7 +433,7 @@ func testStart(t *testing.T, b backend) {
 	})
 }
 
-// Clients and options of a Generator that New refuses. TestTemplatesRefused covers schemes.
+// Clients or options of a Generator are invalid. New must return an error. TestTemplatesRefused covers schemes.
 func TestNewRefuses(t *testing.T) {
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	ring := closing(t, redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}}))
@@ -499,7 +500,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// A ledgerFunc is a ledger that ignores what it is asked for.
+// A ledgerFunc is a ledger that ignores the arguments of a reservation.
 type ledgerFunc func() (int64, error)
 
 func (f ledgerFunc) Reserve(context.Context, serial.Reservation) (int64, error) { return f() }
@@ -514,7 +515,7 @@ func TestPeriodNames(t *testing.T) {
 	}
 }
 
-// A call with an invalid argument, or whose context has ended, sends nothing.
+// A call has an invalid argument, or its context has ended. It must send nothing.
 func TestCallsRefuse(t *testing.T) {
 	var sent atomic.Int64
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
@@ -571,7 +572,8 @@ func TestCallsRefuse(t *testing.T) {
 	require.Zero(t, sent.Load())
 }
 
-// An error of Redis matches its cause, but matches a context's error only if the caller's context has ended.
+// Redis returns an error, or a context ends. The error of the call must match its cause. It must match an error of a
+// context only if the caller's context has ended.
 func TestErrorsOfRedis(t *testing.T) {
 	for _, cause := range []error{errBoom, io.EOF, context.DeadlineExceeded, context.Canceled, redis.ErrClosed,
 		fmt.Errorf("dial: %w", context.DeadlineExceeded)} {
@@ -597,7 +599,8 @@ func TestErrorsOfRedis(t *testing.T) {
 	}
 }
 
-// An attempt whose reply was lost may have consumed the numbers that the next attempt lacks: that is not ErrExhausted.
+// The reply to an attempt is lost, and the next attempt finds too few numbers. The first attempt may have consumed the
+// missing numbers, so the error must not match ErrExhausted.
 func TestExhaustedByALostTry(t *testing.T) {
 	_, rdb := startMini(t)
 	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
@@ -610,8 +613,8 @@ func TestExhaustedByALostTry(t *testing.T) {
 	requireSeq(t, 6001)(gen.Peek(t.Context(), "IS"))
 }
 
-// TestAllocations limits how often a call allocates in a quiet process while the period is open. It includes go-redis's
-// allocations: 9 for a bare EVALSHA.
+// The period is open, and no other call is running. Each call must not allocate more often than its limit. The limits
+// include the allocations of go-redis, which are 9 for a plain EVALSHA.
 func TestAllocations(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector adds an allocation")
@@ -642,7 +645,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// With persistence, a restart loses nothing. Without it, a generator that remembers its numbers notices the loss.
+// Redis is restarted. With persistence, no number must be lost. Without persistence, a generator that remembers its
+// numbers must report the loss.
 // Guarantees: restart-with-data.
 func TestRestart(t *testing.T) {
 	t.Parallel()
@@ -673,7 +677,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// The commands that docs/operations.md lists for an ACL are enough.
+// The user of an ACL may only run the commands that docs/operations.md lists. All calls must succeed.
 func TestAccessControl(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -694,7 +698,7 @@ func TestAccessControl(t *testing.T) {
 	require.Error(t, rdb.Set(t.Context(), "other", 1, 0).Err())
 }
 
-// addUser adds a user with rules to a server, and returns the options of a client that logs in as that user.
+// addUser adds a user with ACL rules to a server. It returns the options of a client that logs in as this user.
 func addUser(t *testing.T, server *redistest.Server, name string, rules ...any) *redis.Options {
 	t.Helper()
 	require.NoError(t, server.Do(append([]any{"ACL", "SETUSER", name, "on", ">secret"}, rules...)...).Err())
@@ -703,8 +707,8 @@ func addUser(t *testing.T, server *redistest.Server, name string, rules ...any) 
 	return o
 }
 
-// If the counters' server refuses a call, the error has what Redis replied and what ends it, but blames no lock server.
-// docs/errors.md has a row for each reply.
+// The server with the counters rejects a call. The error must contain the reply of Redis and a remedy, and must not
+// mention lock servers. docs/errors.md must have a row for each reply.
 func TestServerRefuses(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "--enable-protected-configs", "yes")
