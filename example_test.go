@@ -84,8 +84,7 @@ func ExampleNew() {
 	_, err := serial.New(rdb, serial.WithTemplate("{type}{date:yyyymmdd}{seq:4}"))
 	fmt.Println(err)
 	// Output:
-	// serial: template "{type}{date:yyyymmdd}{seq:4}": {date:yyyymmdd}: the month (MM) is missing: numbers of different
-	// days would read the same, and "mm" is the minute; print yyyyMMdd (WithTemplate)
+	// serial: template "{type}{date:yyyymmdd}{seq:4}": {date:yyyymmdd}: the month (MM) is missing: numbers of different days would read the same, and "mm" is the minute; print yyyyMMdd (WithTemplate)
 }
 
 func ExampleGenerator_Next() {
@@ -190,8 +189,7 @@ func ExampleGenerator_ForProgram() {
 	_, advice, _ := strings.Cut(err.Error(), "; ")
 	fmt.Println(advice)
 	// Output:
-	// find the last one used, and run: orders-serial raise IS SEQ, where SEQ is the last number used of 2021-10-24, or
-	// 0
+	// find the last one used, and run: orders-serial raise IS SEQ, where SEQ is the last number used of 2021-10-24, or 0
 }
 
 // In the evening, a job opens the next day. At midnight, no caller has to wait for a lock.

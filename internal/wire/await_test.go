@@ -48,7 +48,8 @@ func TestAwait(t *testing.T) {
 	})
 }
 
-// Exactly one of the caller and late gets the result, also if the context ends at the same moment.
+// The context ends at the moment at which the result arrives. Either the caller or late must get the result, and never
+// both.
 func TestAwaitOrLate(t *testing.T) {
 	for range 1000 {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -37,7 +37,7 @@ func TestDo(t *testing.T) {
 	})
 }
 
-// An error of the server reaches the caller, and no context's error shows.
+// The server returns an error. The caller must get this error, and the error must not match an error of a context.
 func TestServerRefuses(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -60,7 +60,7 @@ func TestServerRefuses(t *testing.T) {
 	})
 }
 
-// A caller leaves when its context ends or its deadline passes, although the server hangs.
+// The server hangs. A call must return when its context ends or its deadline passes.
 func TestCallerLeaves(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)

@@ -29,7 +29,7 @@ func TestForeign(t *testing.T) {
 	require.Equal(t, io.EOF, wire.Foreign(io.EOF))
 }
 
-// A deadline that has passed counts even if the context's timer has not fired yet.
+// A deadline has passed, but the timer of the context has not fired yet. The error must be that of an ended context.
 func TestEndOf(t *testing.T) {
 	require.NoError(t, wire.EndOf(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -39,7 +39,7 @@ func TestEndOf(t *testing.T) {
 	require.Equal(t, context.DeadlineExceeded, wire.EndOf(untilThen{t.Context(), time.Now().Add(-time.Microsecond)}))
 }
 
-// untilThen is a context whose timer never fires.
+// untilThen is a context with a deadline whose timer never fires.
 type untilThen struct {
 	context.Context
 	then time.Time
@@ -67,7 +67,7 @@ func TestFailed(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF)
 }
 
-// An error that ends long after the deadline asks whether the process was suspended.
+// A call ends long after its deadline. The error must ask whether the process was suspended.
 func TestLate(t *testing.T) {
 	err := errors.New("failed")
 	require.Equal(t, err, wire.Late(err, time.Now().Add(-time.Second/2)))
@@ -112,13 +112,14 @@ func TestUnsentAndTransient(t *testing.T) {
 	}
 }
 
-// A refusal comes from a server.
+// A refusal is an error that a server has returned.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {}
 
-// A failure for want of time says less than the refusal before it.
+// A server rejects an attempt, and the next attempt fails because time has run out. The error must contain the earlier
+// reply, because it is more informative.
 func TestFailedAfter(t *testing.T) {
 	refusal, slow := errors.New("READONLY You can't write against a read only replica."), error(os.ErrDeadlineExceeded)
 	for _, err := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded, wire.ErrNoAnswer} {

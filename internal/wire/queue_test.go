@@ -22,7 +22,7 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// Callers who arrive while a pipeline is in flight share the next one, in their order of arrival.
+// Callers arrive while a pipeline is in flight. They must share the next pipeline, in their order of arrival.
 func TestCallersMerge(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -70,7 +70,8 @@ func TestCallersMerge(t *testing.T) {
 	})
 }
 
-// However many callers come, alone or with others, each has a number of its own and none is left over.
+// Many callers share items or have their own. Every caller must get a different number, and no number must be left
+// over.
 func TestExactParts(t *testing.T) {
 	const callers, each, counters = 300, 20, 3
 	x := newFixture(t)
@@ -107,8 +108,8 @@ func TestExactParts(t *testing.T) {
 	require.Equal(t, callers*each, total)
 }
 
-// requireShared requires that ten goroutines on one thread share the pipelines of a hundred rounds: one a round. On a
-// busy machine, the scheduler may interrupt any of them, so it takes the best of several tries.
+// requireShared requires that ten goroutines on one thread share one pipeline in each of a hundred rounds. On a busy
+// machine, the scheduler can interrupt a goroutine, so requireShared makes several attempts and takes the best one.
 func requireShared(t *testing.T, call func(x *fixture, caller, round int)) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const rounds = 100
@@ -130,7 +131,8 @@ func requireShared(t *testing.T, call func(x *fixture, caller, round int)) {
 	require.Less(t, least, rounds*3/2)
 }
 
-// Callers who were just answered and call again share the next pipeline, even if some take a little longer.
+// Callers call again as soon as they have their results, and some of them take a little longer. They must share the
+// next pipeline.
 func TestAnsweredCallersShare(t *testing.T) {
 	requireShared(t, func(x *fixture, caller, _ int) {
 		for range caller % 3 {
@@ -141,8 +143,8 @@ func TestAnsweredCallersShare(t *testing.T) {
 	})
 }
 
-// Items of different keys share a pipeline, up to its capacity, in the order in which they began. A real connection
-// has a greater capacity than one in memory, of which nothing is known.
+// Items with different keys must share a pipeline up to its capacity, in the order in which they began. The capacity of
+// a real connection must be larger than that of a connection in memory, about which nothing is known.
 func TestItemsTravelTogether(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -171,7 +173,8 @@ func TestItemsTravelTogether(t *testing.T) {
 	}
 }
 
-// Where pipelines are short, more of them are in flight to a distant server, but at most one for every two connections.
+// The server is distant and pipelines are short. More of them must be in flight, but at most one for every two
+// connections.
 func TestMostShortPipelines(t *testing.T) {
 	dial := func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF }
 	for connections, most := range map[int]int{1: wire.MostInFlight, 40: 20, 1000: 4 * wire.MostInFlight} {
@@ -182,7 +185,8 @@ func TestMostShortPipelines(t *testing.T) {
 	}
 }
 
-// A caller sends by itself only if a place is free and nothing waits. What comes meanwhile is sent right after it.
+// A caller must send its item itself only if a slot is free and no item is waiting. Items that arrive in the meantime
+// must be sent immediately afterwards.
 func TestAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.trip(t, time.Millisecond) // allows several pipelines
@@ -214,7 +218,7 @@ func TestAlone(t *testing.T) {
 	})
 }
 
-// Nobody overtakes waiting items, even if a place is free.
+// Items are waiting and a slot becomes free. A new item must not overtake them.
 func TestNobodyOvertakes(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.trip(t, time.Millisecond) // allows several pipelines
@@ -232,7 +236,7 @@ func TestNobodyOvertakes(t *testing.T) {
 	})
 }
 
-// The number of pipelines in flight follows from the minimum round trip, and from how many callers wait.
+// The number of pipelines in flight must depend on the minimum round-trip time and on the number of waiting callers.
 func TestInFlight(t *testing.T) {
 	const µs, ms = time.Microsecond, time.Millisecond
 	for _, c := range []struct {
@@ -261,7 +265,7 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// The minimum round trip is the minimum of recent, answered calls.
+// The minimum round-trip time must be the minimum of recent calls that got replies.
 func TestMinimumRoundTrip(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.trip(t, 600*time.Microsecond)
@@ -310,8 +314,8 @@ func TestMinimumRoundTrip(t *testing.T) {
 	})
 }
 
-// A stalled pipeline delays the others for only a few milliseconds. However many stall, at most one pipeline is added
-// per interval, and stalled ones that return in the end do not count twice.
+// Pipelines stall. Waiting items must be delayed for only a few milliseconds. At most one pipeline must be added per
+// interval, and stalled pipelines that return later must not be counted twice.
 func TestStalled(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.trip(t, 200*time.Microsecond)
@@ -341,7 +345,8 @@ func TestStalled(t *testing.T) {
 	})
 }
 
-// While a server hangs for long, pipelines leave connections for the time when it answers again.
+// A server hangs for a long time. Pipelines must not occupy all connections, so that some are left when the server
+// replies again.
 func TestStalledForLong(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -356,7 +361,7 @@ func TestStalledForLong(t *testing.T) {
 	}, func(opt *redis.Options, _ *wire.Replicas) { opt.PoolSize = 20 })
 }
 
-// However long a server hangs, items wait in the queue, and not for a connection.
+// A server hangs. Items must wait in the queue instead of waiting for a connection, however long it takes.
 func TestAllConnectionsStall(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -370,7 +375,7 @@ func TestAllConnectionsStall(t *testing.T) {
 	}, func(opt *redis.Options, _ *wire.Replicas) { opt.PoolSize = 4 })
 }
 
-// The oldest pipeline gives up its place, and the others keep theirs.
+// Pipelines stall. The oldest one must lose its slot, and the other pipelines must keep theirs.
 func TestOldestStalls(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.trip(t, 300*time.Microsecond)
@@ -391,7 +396,7 @@ func TestOldestStalls(t *testing.T) {
 	})
 }
 
-// A pipeline that is answered in time keeps its place, however long others must wait.
+// A pipeline gets its replies in time. It must keep its slot, however long other items have to wait.
 func TestLongQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.trip(t, 100*time.Microsecond)
@@ -407,7 +412,7 @@ func TestLongQueue(t *testing.T) {
 	})
 }
 
-// A server that hangs empties the queue: each item ends at its deadline, and is never sent.
+// A server hangs. Each waiting item must fail at its deadline, and must not be sent afterwards.
 func TestDeadlineInQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -448,7 +453,7 @@ func TestDeadlineInQueue(t *testing.T) {
 	})
 }
 
-// An item is not sent after its deadline, even if nobody has noticed that it has passed.
+// The deadline of an item has passed, but no timer has fired yet. The item must not be sent.
 func TestDeadlineOfAForgottenItem(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -465,7 +470,8 @@ func TestDeadlineOfAForgottenItem(t *testing.T) {
 	})
 }
 
-// Items travel together only if their deadlines are close, since a pipeline waits for a connection until the first.
+// Items have different deadlines. They must share a pipeline only if the deadlines are close together, because a
+// pipeline waits for a connection until the first deadline.
 func TestDeadlinesTogether(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -484,7 +490,7 @@ func TestDeadlinesTogether(t *testing.T) {
 	})
 }
 
-// A repeated item that leaves does not keep callers from joining another one that waits.
+// The caller of a repeated item leaves. Callers must still be able to join another waiting item.
 func TestRepeatedItemIsNotJoined(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.trip(t, time.Millisecond) // stalled after 15 ms
@@ -516,7 +522,8 @@ func TestRepeatedItemIsNotJoined(t *testing.T) {
 	})
 }
 
-// The first caller of an item watches the time for the others, also if it is canceled and leaves before them.
+// The first caller of an item watches the deadline for all callers of this item, and is canceled before the rest. The
+// other callers must still fail at the deadline.
 func TestFirstCallerIsCanceled(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -541,8 +548,8 @@ func TestFirstCallerIsCanceled(t *testing.T) {
 	})
 }
 
-// A caller that has much more time than a waiting item gets an item of its own. One that has a little more joins, and
-// waits as long as the first caller.
+// A caller has more time than a waiting item. If it has much more time, it must get a separate item. If it has a little
+// more, it must join the item and wait as long as the first caller.
 func TestMergedDeadlines(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -572,7 +579,8 @@ func TestMergedDeadlines(t *testing.T) {
 	})
 }
 
-// An item whose callers have all left is not sent. One that has a caller is sent for all.
+// Callers of a waiting item leave. The item must be sent for all of them if one caller remains, and otherwise not at
+// all.
 func TestNobodyWaitsForAnItem(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.trip(t, 100*time.Millisecond)
@@ -602,7 +610,7 @@ func TestNobodyWaitsForAnItem(t *testing.T) {
 	})
 }
 
-// When the round trip turns out to be long, waiting items get the additional places at once.
+// The first round trip is long, so more pipelines are allowed. Waiting items must use the additional slots immediately.
 func TestMoreInFlightForThoseWhoWait(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.script(increment)
@@ -616,7 +624,8 @@ func TestMoreInFlightForThoseWhoWait(t *testing.T) {
 	})
 }
 
-// A hook that panics or ends its goroutine ends one pipeline, and the queue continues. The panic reaches its callers.
+// A hook panics or ends its goroutine. Only one pipeline must fail, and its callers must get the panic. The queue must
+// continue.
 func TestHooksThatBreak(t *testing.T) {
 	for name, harm := range map[string]func(){"panic": func() { panic("hook") }, "Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
@@ -669,7 +678,7 @@ func TestHooksThatBreak(t *testing.T) {
 	}
 }
 
-// A hook that breaks the goroutine of a caller who sends by itself does not hold a place.
+// A caller sends its item itself, and a hook panics or ends the goroutine of this caller. The slot must be released.
 func TestHookBreaksItsCaller(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -704,7 +713,7 @@ func TestHookBreaksItsCaller(t *testing.T) {
 	})
 }
 
-// An idle Node has no goroutine and no timer, whoever has used it.
+// A Node is idle after calls of every kind. It must have no goroutine and no timer.
 func TestNothingIsLeft(t *testing.T) {
 	race.Bubble(t, func(t *testing.T) {
 		x := newFixture(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// confirmed returns a call whose write replicas must confirm.
+// confirmed returns a call whose write must be confirmed by replicas.
 func confirmed(key string) *call {
 	c := newCall(key, "")
 	c.Confirm = true
@@ -27,7 +27,8 @@ func oneReplica(_ *redis.Options, replicas *wire.Replicas) {
 	*replicas = wire.Replicas{N: 1, Timeout: time.Second}
 }
 
-// One WAIT at the end of a pipeline confirms all its items. Items that need no confirmation do not wait for it.
+// Items in a pipeline need confirmation. One WAIT at the end of the pipeline must confirm all of them. Items that need
+// no confirmation must not wait for it.
 func TestConfirm(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -72,7 +73,7 @@ func TestConfirm(t *testing.T) {
 	})
 }
 
-// While a replica is away, no call takes longer than its own WAIT and a second.
+// A replica is unavailable. No call must take more than a second longer than its own WAIT.
 func TestReplicaAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.script(increment)
@@ -96,8 +97,8 @@ func TestReplicaAway(t *testing.T) {
 	}, oneReplica, func(opt *redis.Options, _ *wire.Replicas) { opt.PoolSize = 20 })
 }
 
-// A client of an unknown kind may be a Cluster's, so each item goes alone, and as many at a time as there are
-// connections.
+// The type of the client is not known, so it may be a client of a Cluster. Each item must be sent alone, and as many at
+// the same time as there are connections.
 func TestUnknownClient(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.script(increment)
@@ -151,8 +152,8 @@ func TestConfigured(t *testing.T) {
 	}
 }
 
-// On a real Cluster, each master has a Node of its own as soon as one has answered, and all items find their keys while
-// a slot moves, whether or not replicas must confirm them.
+// A slot moves between the masters of a real Cluster. Each master must have a separate Node as soon as a master has
+// replied, and every item must reach its key, with and without confirmation by replicas.
 func TestCluster(t *testing.T) {
 	cluster := redistest.StartReplicatedCluster(t)
 	client := cluster.Client(t)
@@ -203,7 +204,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// A real server answers pipelines of many items, and knows scripts again after SCRIPT FLUSH.
+// A real server must reply to pipelines of many items, and get the scripts again after SCRIPT FLUSH.
 func TestRealServer(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	c := wire.New(client, wire.Replicas{}, func() any { return nil })

@@ -25,7 +25,7 @@ const (
 	tryAgain = "TRYAGAIN Multiple keys request during rehashing of slot"
 )
 
-// contexts yields a context that cannot end, whose caller may send by itself, and one that can.
+// contexts yields a context that cannot end, so that the caller may send its item itself, and a context that can end.
 func contexts(t *testing.T) iter.Seq2[int, context.Context] {
 	return func(yield func(int, context.Context) bool) {
 		for i, ctx := range []context.Context{context.Background(), t.Context()} {
@@ -37,7 +37,7 @@ func contexts(t *testing.T) iter.Seq2[int, context.Context] {
 	}
 }
 
-// fail makes the server refuse the next scripts, one for each error, and answer the others.
+// fail makes the server reply to the next scripts with these errors, one for each script.
 func (s *server) fail(errs ...error) {
 	s.set(func() {
 		s.on = func(cmd []string) any {
@@ -51,7 +51,7 @@ func (s *server) fail(errs ...error) {
 	})
 }
 
-// A script that the server does not know is sent whole by the first item of a pipeline that needs it.
+// The server does not know a script. The first item of a pipeline that needs the script must send its source.
 func TestUnknownScript(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		_, release := x.hold()
@@ -106,7 +106,7 @@ func TestUnknownScript(t *testing.T) {
 	})
 }
 
-// A pipeline has the source of one script at most, and has it once.
+// A pipeline must contain the source of at most one script, and only once.
 func TestUnknownScripts(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -131,7 +131,8 @@ func TestUnknownScripts(t *testing.T) {
 	})
 }
 
-// A transient failure is repeated after a pause that doubles, as often as the client is configured.
+// A call fails with a transient error. It must be repeated after a pause that doubles each time, as often as the client
+// is configured.
 func TestRepeats(t *testing.T) {
 	for _, retries := range []int{-1, 3, 10} {
 		inBubble(t, func(t *testing.T, x *fixture) {
@@ -165,7 +166,7 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// A failure that may take many attempts to pass is repeated until the deadline, but not after it.
+// A call fails with an error that can last for many attempts. It must be repeated until the deadline, but not after it.
 func TestRepeatsUntilTheDeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -212,7 +213,7 @@ func TestLostAnswer(t *testing.T) {
 	})
 }
 
-// In a pipeline whose answers are lost, each item is repeated or not as it says, and has its own result.
+// The replies to a pipeline are lost. Each item must be repeated only if it allows that, and must have its own result.
 func TestLostPipeline(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -258,8 +259,8 @@ func TestLostPipeline(t *testing.T) {
 	})
 }
 
-// After a failover, a connection may still lead to the old master, now a replica. It refuses a script at the first
-// write, so even an item that must not run twice is sent again.
+// After a failover, a connection still leads to the old master, which is now a replica. The replica rejects a script at
+// its first write, so even an item that must not run twice must be sent again.
 func TestRepeatedIfUnsent(t *testing.T) {
 	const readOnly = "READONLY You can't write against a read only replica."
 	for _, says := range []string{loading, tryAgain, readOnly, // Redis 7.0 and later, and 6.2
@@ -286,7 +287,7 @@ func TestRepeatedIfUnsent(t *testing.T) {
 	}
 }
 
-// An item is not repeated when nobody waits for it any more, also if its callers leave during the pause.
+// All callers of a failed item leave, before or during the pause. The item must not be repeated.
 func TestNobodyWaitsForARepeat(t *testing.T) {
 	for _, leaves := range []time.Duration{time.Millisecond, 3 * time.Millisecond} { // in flight, in the pause
 		inBubble(t, func(t *testing.T, x *fixture) {
@@ -323,7 +324,8 @@ func TestNobodyWaitsForARepeat(t *testing.T) {
 	})
 }
 
-// A command and the one that follows it leave together, and each has its result. What has failed is repeated, in order.
+// A command has a second command that follows it. Both must be sent together, and each must have its own result. Failed
+// commands must be repeated in order.
 func TestThen(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -386,7 +388,7 @@ func TestThen(t *testing.T) {
 	})
 }
 
-// Hooks of the client see the values of the first caller's context, and a limited time to connect.
+// Hooks of the client must get the values of the first caller's context, and a deadline for connecting.
 func TestValues(t *testing.T) {
 	type key struct{}
 	inBubble(t, func(t *testing.T, x *fixture) {
@@ -408,7 +410,7 @@ func TestValues(t *testing.T) {
 	})
 }
 
-// If no server can be reached, a call ends in time, and no error of an internal context shows.
+// No server can be reached. A call must return in time, and its error must not match an error of an internal context.
 func TestUnreachable(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.set(func() { x.noDial = true })
@@ -422,8 +424,8 @@ func TestUnreachable(t *testing.T) {
 	})
 }
 
-// A caller who sends by itself leaves time for the client's read timeout, and for another attempt if the others have
-// taken all connections.
+// A caller sends its item itself. It must leave enough time for the read timeout of the client, and for another attempt
+// if all connections are in use.
 func TestNoConnectionBecomesFree(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -458,7 +460,7 @@ func TestNoConnectionBecomesFree(t *testing.T) {
 	})
 }
 
-// If a hook fails without telling its commands, none of them was answered.
+// A hook returns an error without setting it in its commands. All of these commands must count as having no reply.
 func TestHookFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -495,7 +497,8 @@ func TestHookFails(t *testing.T) {
 	})
 }
 
-// A refusal is named although later attempts only fail for want of time.
+// The server rejects an attempt, and later attempts fail because time has run out. The error must contain the reply of
+// the server.
 func TestRefusalBeforeATimeout(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -522,7 +525,7 @@ func TestRefusalBeforeATimeout(t *testing.T) {
 	})
 }
 
-// Calls that share a limit for getting a connection have almost all of their own time.
+// Calls share a deadline for getting a connection. Each of them must have almost all of its own time.
 func TestSharedLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -547,8 +550,8 @@ func TestSharedLimit(t *testing.T) {
 	})
 }
 
-// After a server has hung for a minute and answers again on new connections, the next call succeeds within a second,
-// also if the client has no read timeout: calls that hang do not keep all connections.
+// A server hangs for a minute, and then replies again on new connections. The next call must succeed within a second,
+// even if the client has no read timeout, because hanging calls must not occupy all connections.
 func TestHangs(t *testing.T) {
 	for _, read := range []time.Duration{0, -1, time.Minute} {
 		for _, callers := range []int{1, 100} {
@@ -586,7 +589,8 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// A hook that fails with a context's error may have sent the command. An item that must not run twice is not repeated.
+// A hook fails with an error of a context after it may have sent the command. An item that must not run twice must not
+// be repeated.
 func TestOnceAfterAContextError(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
@@ -606,8 +610,9 @@ func TestOnceAfterAContextError(t *testing.T) {
 	})
 }
 
-// A caller whose context cannot end sends by itself only if the client's read timeout bounds its wait: there is an idle
-// connection to a server that has just answered, and the deadline is far enough away. Otherwise it leaves in time.
+// The context of a caller cannot end. The caller must send its item itself only if the read timeout of the client
+// limits the wait, that is, if there is an idle connection to a server that has just replied, and if the deadline is
+// far enough away. Otherwise, the call must return in time.
 func TestSendsByItself(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit, idle time.Duration

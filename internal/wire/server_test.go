@@ -28,7 +28,7 @@ const timeLimit = 10 * time.Second // of an item
 // increment is a script that adds its argument to a counter.
 var increment = wire.NewScript("return redis.call('INCRBY', KEYS[1], ARGV[1])")
 
-// A server speaks the Redis protocol over in-memory connections, which hold any number of commands.
+// A server implements the Redis protocol over in-memory connections, which can buffer any number of commands.
 type server struct {
 	mu         sync.Mutex
 	counters   map[string]int
@@ -62,7 +62,7 @@ func (s *server) counter(key string) int {
 	return s.counters[key]
 }
 
-// arrived returns what has arrived since the last call: the pipelines, each as one string.
+// arrived returns the pipelines that have arrived since the last call, each as one string.
 func (s *server) arrived() (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,8 +73,8 @@ func (s *server) arrived() (all []string) {
 	return all
 }
 
-// hold makes the server keep its answers back. Each call of answer gives one pipeline its answers, the oldest first.
-// release gives all.
+// hold makes the server delay its replies. Each call of answer sends the replies to the oldest pipeline, and release
+// sends all replies.
 func (s *server) hold() (answer, release func()) {
 	gate := make(chan struct{})
 	s.set(func() { s.gate = gate })
@@ -90,7 +90,7 @@ func (s *server) hold() (answer, release func()) {
 	return answer, release
 }
 
-// count returns how many pipelines have arrived since the last call of arrived.
+// count returns the number of pipelines that have arrived since the last call of arrived.
 func (s *server) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +176,8 @@ func readCommand(in *bufio.Reader) (cmd []string, err error) {
 	return cmd, err
 }
 
-// answer runs a command, and returns its answer and its name, "" for one that go-redis sends on a new connection.
+// answer runs a command, and returns the reply and the name of the command. The name is "" if go-redis sends the
+// command on a new connection.
 func (s *server) answer(cmd []string) (answer, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,7 +235,7 @@ func encode(reply any) string {
 	return "_\r\n"
 }
 
-// A fixture is a server, and a Client of it.
+// A fixture is a server with a Client that is connected to it.
 type fixture struct {
 	*server
 	*wire.Client
@@ -242,7 +243,7 @@ type fixture struct {
 	node  *wire.Node
 }
 
-// inBubble runs f in a synctest bubble, and requires that no goroutine and no timer of the queue is left.
+// inBubble runs f in a synctest bubble, and requires that no goroutine and no timer of the queue is left afterwards.
 func inBubble(t *testing.T, f func(t *testing.T, x *fixture), configure ...func(*redis.Options, *wire.Replicas)) {
 	t.Helper()
 	race.Bubble(t, func(t *testing.T) {
@@ -272,7 +273,7 @@ func newFixture(t *testing.T, configure ...func(*redis.Options, *wire.Replicas))
 	return x
 }
 
-// A call is an item, and what its methods were called with.
+// A call is an item that records the arguments of its methods.
 type call struct {
 	*wire.Item
 	args   func(*wire.Item) []any
@@ -316,8 +317,8 @@ func (c *call) Left(place int) {
 	c.left = append(c.left, place)
 }
 
-// newCall returns a call that adds its number of callers to a counter by a script. Calls with the same name, unless it
-// is "", may merge.
+// newCall returns a call whose script adds the number of its callers to a counter. Calls with the same name can merge,
+// unless the name is "".
 func newCall(key, merge string) *call {
 	c := &call{Item: &wire.Item{Merge: wire.Merge{Name: merge}, Script: increment, Deadline: time.Now().Add(timeLimit)}}
 	c.Command = c
@@ -325,7 +326,7 @@ func newCall(key, merge string) *call {
 	return c
 }
 
-// plain returns a call of a command without a script.
+// plain returns a call that sends a command without a script.
 func plain(key int, args ...any) *call {
 	c := newCall("", "")
 	c.Script, c.Key = nil, key
@@ -333,7 +334,7 @@ func plain(key int, args ...any) *call {
 	return c
 }
 
-// do makes a call, and returns the last of the numbers that its item got.
+// do makes a call, and returns the last number of its item.
 func (x *fixture) do(ctx context.Context, c *call) (int, error) {
 	item, place, err := x.Do(ctx, x.node, c.Item)
 	if err != nil {
@@ -348,7 +349,7 @@ func (x *fixture) next(ctx context.Context, key string) (int, error) {
 	return x.do(ctx, newCall(key, key))
 }
 
-// warm makes the server known, so that a caller may send by itself.
+// warm makes a first call, so that the client knows the server and later callers may send their items themselves.
 func (x *fixture) warm(t *testing.T) {
 	_, err := x.next(context.Background(), "warm")
 	require.NoError(t, err)
@@ -356,7 +357,7 @@ func (x *fixture) warm(t *testing.T) {
 	x.arrived()
 }
 
-// queue starts calls for keys, which nobody waits for, and starts every pipeline that can begin.
+// queue starts calls for keys without waiting for their results, and starts every pipeline that can begin.
 func (x *fixture) queue(t *testing.T, keys ...string) (calls []*call) {
 	for _, key := range keys {
 		c := newCall(key, "")
@@ -385,7 +386,7 @@ func keys(n int) (all []string) {
 	return all
 }
 
-// script makes a script known to the server.
+// script loads a script into the server.
 func (s *server) script(script *wire.Script) {
 	s.set(func() { s.scripts[script.Digest.(string)] = true })
 }
@@ -393,7 +394,7 @@ func (s *server) script(script *wire.Script) {
 // errOf returns the error of a call.
 func errOf[T any](_ T, err error) error { return err }
 
-// A hook is around each command and each pipeline, except those of a new connection.
+// A hook wraps each command and each pipeline, except those that set up a new connection.
 type hook func(ctx context.Context, cmds []redis.Cmder, next func() error) error
 
 func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
