@@ -305,8 +305,8 @@ func TestPictures(t *testing.T) {
 const noAxe = "everything was tested except with axe-core: SERIAL_AXE is not the path of axe.min.js"
 
 // At three widths, light, dark, on paper and in forced colours, no page is cut off, and no word is broken. axe-core
-// finds no violation, and nothing is loaded from elsewhere. The labels of a chart are below its columns. The pictures
-// help to review changes of the style.
+// finds no violation, and nothing is loaded from elsewhere. The labels of a chart are below its columns. The pictures help to
+// review changes of the style.
 func TestLayout(t *testing.T) {
 	if race.Enabled {
 		t.Skip("there is no concurrency to test")

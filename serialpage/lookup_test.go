@@ -62,8 +62,7 @@ func TestLookUp(t *testing.T) {
 			answer(other, g.get(200, today+"&number="+other))
 		}
 
-		// A period that is no longer kept has no account, and neither has one that has not begun. The answer says only
-		// that.
+		// A period that is no longer kept has no account, and neither has one that has not begun. The answer says only that.
 		g.find(404, "IS202110230001")
 		for _, number := range []string{"IS202110230001", "IS202110250001", "IS202113240001", "IS-20211024-00014", "x"} {
 			_, page, _ := strings.Cut(g.find(404, number), "<main>")

@@ -15,8 +15,8 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// together makes a call for each fixture while another call is under way, so that they wait. change runs before they
-// are sent. It returns the numbers and the calls in that order.
+// together makes a call for each fixture while another call is in flight, so that the calls have to wait. It runs
+// change before they are sent, and returns the numbers and the calls in this order.
 func together(t *testing.T, x *fixture, change func(), fixtures ...*fixture) (last []int64, calls []*Call) {
 	x.hook = func(_ bool, send func() error) error {
 		x.hook = nil
@@ -43,7 +43,8 @@ func together(t *testing.T, x *fixture, change func(), fixtures ...*fixture) (la
 // errOf returns the error of a call.
 func errOf(_ Numbers, _ *Call, err error) error { return err }
 
-// Calls of one type and span share a request. Others, and those whose number is stored, do not.
+// Calls for the same type and span must share a request. Calls for other types or spans, and calls whose number is
+// stored, must not.
 func TestCallsShare(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, x *fixture) {
 		require.NoError(t, errOf(x.next(t.Context())))
@@ -59,8 +60,8 @@ func TestCallsShare(t *testing.T) {
 	})
 }
 
-// If the clock has left the span when calls that share a request are sent, each of them asks again, for one number. One
-// of them reports the offset.
+// The clock has left the span when calls that share a request are sent. Each call must send a new request for one
+// number, and only one of them must report the offset.
 func TestSharedCallsAskAgain(t *testing.T) {
 	inBubble(t, func(_ *fixture, c *Config) { c.MaxSkew = -1 }, func(t *testing.T, x *fixture) {
 		require.NoError(t, errOf(x.next(t.Context())))
@@ -80,7 +81,7 @@ func TestSharedCallsAskAgain(t *testing.T) {
 	})
 }
 
-// If the clock was set back, calls that share a request wait for it.
+// The clock was set back. Calls that share a request must wait until the clock reaches the period.
 func TestSharedCallsAwaitClock(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, x *fixture) {
 		time.Sleep(3 * time.Second) // after midnight
@@ -96,7 +97,8 @@ func TestSharedCallsAwaitClock(t *testing.T) {
 	})
 }
 
-// Calls for which a block has no number left ask again, and get one of the next block.
+// A block has no numbers left for some of the calls. These calls must send another request, and get numbers of the next
+// block.
 func TestSharedCallsExceedBlock(t *testing.T) {
 	inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {
 		for range 8 {
@@ -108,7 +110,8 @@ func TestSharedCallsExceedBlock(t *testing.T) {
 	})
 }
 
-// A clock that was set back is waited for, but neither for long nor beyond the caller's deadline.
+// The clock was set back. A call must wait until the clock reaches the period, but not for long, and not beyond its own
+// deadline.
 func TestClockSetBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		back, limit time.Duration
@@ -151,7 +154,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// A clock that jumps is not followed for ever.
+// The clock jumps again and again. The call must give up after some attempts.
 func TestUnsteadyClock(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, x *fixture) {
 		runs := 0
@@ -167,7 +170,7 @@ func TestUnsteadyClock(t *testing.T) {
 	})
 }
 
-// No number is taken after the last day, nor in a span whose date cannot be printed.
+// The last day has ended, or the date of a span cannot be printed. No number must be taken.
 func TestNoSpan(t *testing.T) {
 	unprintable := errors.New("unprintable")
 	inBubble(t, func(_ *fixture, c *Config) { c.Until = time.Now().Unix() }, func(t *testing.T, x *fixture) {
@@ -183,7 +186,7 @@ func TestNoSpan(t *testing.T) {
 	})
 }
 
-// A reading needs no confirmation by replicas.
+// A call that only reads must not wait for replicas.
 func TestReading(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, x *fixture) {
 		require.NoError(t, errOf(x.next(t.Context())))
@@ -197,7 +200,8 @@ func TestReading(t *testing.T) {
 	})
 }
 
-// A repeated answer is remembered like a number that was issued, unless it is of another period.
+// A request is repeated and returns its stored number. The number must be remembered like an issued one, unless it
+// belongs to another period.
 func TestRepeatedAnswer(t *testing.T) {
 	for days, want := range []int64{1, 0} {
 		inBubble(t, func(_ *fixture, c *Config) { c.Shared, c.OnceFor = true, 48*time.Hour }, func(t *testing.T, x *fixture) {
@@ -215,7 +219,8 @@ func TestRepeatedAnswer(t *testing.T) {
 	}
 }
 
-// A loss that only the grant sees is reported.
+// A counter is lost after the first check, so that only the run with the grant detects the loss. The loss must be
+// reported.
 func TestLossSeenByGrant(t *testing.T) {
 	inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {
 		for range 3 {
@@ -229,7 +234,8 @@ func TestLossSeenByGrant(t *testing.T) {
 	})
 }
 
-// A prepared period is not entered by a clock that is too far from this host's, in either direction.
+// The clock of the server is too far ahead of this host's clock, or too far behind it. A prepared period must not be
+// entered.
 func TestPreparedAndFar(t *testing.T) {
 	for _, request := range []string{"", "id"} {
 		for _, behind := range []bool{false, true} {
@@ -256,7 +262,7 @@ func TestPreparedAndFar(t *testing.T) {
 	}
 }
 
-// Several numbers are taken together, or none.
+// A call requests several numbers. It must get all of them or none.
 func TestTooFewNumbers(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, x *fixture) {
 		require.NoError(t, errOf(x.next(t.Context())))
@@ -270,7 +276,7 @@ func TestTooFewNumbers(t *testing.T) {
 	})
 }
 
-// A stored answer is confirmed again each time.
+// A request is repeated. Its stored number must be confirmed by replicas each time.
 func TestUnconfirmedAnswer(t *testing.T) {
 	inBubble(t, func(_ *fixture, c *Config) {
 		c.Replicas = Replicas{N: 1, Timeout: time.Second} // this Redis has no WAIT

@@ -10,7 +10,7 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// Each reply to a grant says which sequences are gaps, and why.
+// For each reply to a grant, the right sequences must be reported as gaps, with the right cause.
 func TestGapsOfGrant(t *testing.T) {
 	raised := func(from, upto int64) Reply {
 		return Reply{Status: Issued, Last: upto + 1, Count: 1, From: from, Upto: upto}
@@ -59,7 +59,7 @@ func TestGapsOfGrant(t *testing.T) {
 	}
 }
 
-// A caller who leaves a shared request loses its own number, or none if callers before it got the last.
+// A caller leaves a shared request. Its own number must become a gap, or no number if earlier callers got the last one.
 func TestLeft(t *testing.T) {
 	for place, want := range [][]Gap{{{First: 5, Last: 5}}, {{First: 6, Last: 6}}, nil} { // with the cause CallerLeft, 0
 		var got []Gap
@@ -79,8 +79,8 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// An attempt without a readable answer may have taken any number above the high-water mark, unless its number is stored
-// or it takes none. Numbers that replicas did not confirm are gaps.
+// An attempt gets no readable reply. It may have taken any number above the high-water mark, unless its number is
+// stored or it takes none. Numbers that were not confirmed by replicas must be gaps.
 func TestLost(t *testing.T) {
 	var got []Gap
 	s := &server{Series: &Series{gaps: gaps{report: func(g Gap) { got = append(got, g) }, limit: 99, probe: &Target{}}}}

@@ -16,7 +16,7 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// An attempt at the lock that fails is repeated while there is time, if that may help.
+// An attempt to get the lock fails. It must be repeated while there is time, if a repetition can succeed.
 func TestLock(t *testing.T) {
 	refused := errors.New("refused")
 	for name, test := range map[string]struct {
@@ -63,7 +63,8 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// Under the lock, the counter is looked at again before a floor is queried. If there are numbers, the lock is released.
+// The counter must be checked again under the lock before a floor is queried. If numbers are left, the lock must be
+// released.
 func TestLook(t *testing.T) {
 	for _, elsewhere := range []bool{false, true} {
 		for _, opened := range []bool{false, true} {
@@ -109,7 +110,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// A ledger is not asked either if another process has opened the period meanwhile.
+// Another process has opened the period in the meantime. The ledger must not be queried.
 func TestLookBeforeLedger(t *testing.T) {
 	inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {
 		x.elsewhere = true
@@ -126,7 +127,8 @@ func TestLookBeforeLedger(t *testing.T) {
 	})
 }
 
-// A lock is for one period: if the next one has begun when it is granted, it is of no use. A second needs no lock.
+// The next period has begun when the lock is granted. The lock must not be used, because it is for one period. A period
+// of a second must be opened without a lock.
 func TestLockOfAnotherPeriod(t *testing.T) {
 	inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {
 		x.elsewhere = true
@@ -157,7 +159,8 @@ func TestLockOfAnotherPeriod(t *testing.T) {
 	})
 }
 
-// A second look needs no confirmation of its own, so it does not leave with a lock whose replicas are not asked.
+// The second check of the counter needs no confirmation by replicas. It must not be sent together with a lock for which
+// no confirmation is requested.
 func TestLookWithReplicas(t *testing.T) {
 	inBubble(t, func(x *fixture, c *Config) {
 		withLedger(0)(x, c)
@@ -170,7 +173,7 @@ func TestLookWithReplicas(t *testing.T) {
 	})
 }
 
-// The lease of a lock counts from the request for it, and an opening ends a second before.
+// The lease of a lock must begin with the request for the lock, and an opening must end a second before the lease does.
 func TestLockIsSlow(t *testing.T) {
 	inBubble(t, withLedger(6*time.Second), func(t *testing.T, x *fixture) {
 		x.try = func(int) error {
@@ -184,7 +187,8 @@ func TestLockIsSlow(t *testing.T) {
 	})
 }
 
-// A grant may be used until its lock expires. The start counts only if the floor knows of no number at or below it.
+// A grant must be valid until its lock expires. The start must not apply if the floor returns a sequence below it,
+// because this sequence was used.
 func TestGrant(t *testing.T) {
 	for floor, base := range map[int64]string{-1: `"lease":8000,"base":4,"lock"`, 0: `"lease":5000,"base":4,"floor":0`,
 		4: `"lease":5000,"base":0,"floor":4`, 5: `"lease":5000,"base":4,"floor":5`} {
@@ -213,7 +217,7 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// A further block needs no floor, and is no opening.
+// A block is used up. The next block must not query the floor, and must not be reported as an opening.
 func TestNextBlock(t *testing.T) {
 	floors := 0
 	inBubble(t, func(x *fixture, c *Config) {
@@ -236,7 +240,7 @@ func TestNextBlock(t *testing.T) {
 	})
 }
 
-// If a grant is not valid any more, the script does not release the lock.
+// A grant is no longer valid. The script must not release the lock.
 func TestStaleGrant(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, x *fixture) {
 		x.hook = func(grant bool, send func() error) error {
@@ -256,7 +260,8 @@ func TestStaleGrant(t *testing.T) {
 	})
 }
 
-// An operator raises a counter to the sequence or above the floor, whichever is higher. Nothing is lowered.
+// An operator raises a counter. The counter must be set to the given sequence or to the answer of the floor, whichever
+// is larger, and it must never be lowered.
 func TestRaise(t *testing.T) {
 	inBubble(t, func(_ *fixture, c *Config) {
 		c.Floor = func(context.Context, string, time.Time) (int64, error) { return 7, nil }
@@ -285,7 +290,7 @@ func TestRaise(t *testing.T) {
 	})
 }
 
-// A call ends at its own deadline, although its opening goes on.
+// A call must return at its own deadline, although the opening that it started continues.
 func TestCallEndsBeforeItsOpening(t *testing.T) {
 	inBubble(t, withLedger(2500*time.Millisecond), func(t *testing.T, x *fixture) {
 		x.try = func(attempt int) error {
@@ -306,7 +311,7 @@ func TestCallEndsBeforeItsOpening(t *testing.T) {
 	})
 }
 
-// A lost counter is repaired by its floor, as if the period were opened.
+// A counter is lost, and there is a floor. The floor must repair the counter in the same way as it opens a period.
 func TestLostCounter(t *testing.T) {
 	floors := 0
 	inBubble(t, func(_ *fixture, c *Config) {
@@ -337,7 +342,7 @@ func TestLostCounter(t *testing.T) {
 	})
 }
 
-// No period is opened by a clock that is too far from this host's, in either direction.
+// The clock of the server is too far ahead of this host's clock, or too far behind it. No period must be opened.
 func TestSkew(t *testing.T) {
 	for ahead, opens := range map[time.Duration]bool{-2 * time.Hour: false, -time.Hour: true, time.Hour: true,
 		2 * time.Hour: false} {
@@ -354,7 +359,8 @@ func TestSkew(t *testing.T) {
 	}
 }
 
-// An opening continues without its caller, for others who wait for it. The caller's number becomes a gap.
+// A caller leaves during an opening for which other callers wait. The opening must continue, and the number of the
+// caller must become a gap.
 func TestCallerLeaves(t *testing.T) {
 	inBubble(t, withLedger(2*time.Second), func(t *testing.T, x *fixture) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -407,7 +413,7 @@ func TestCallerLeaves(t *testing.T) {
 	})
 }
 
-// withHours makes a day's numbers print the hour, so that a span is an hour.
+// withHours makes the numbers of a day print the hour, so that a span is an hour.
 func withHours(_ *fixture, c *Config) {
 	day := c.SpanAt
 	c.SpanAt = func(at time.Time) (calendar.Span, error) {
@@ -418,8 +424,8 @@ func withHours(_ *fixture, c *Config) {
 	}
 }
 
-// A grant is sent again for another span of its period, but not for another period. Then its block is a gap. The same
-// holds if the clock leaves the span before the grant is sent.
+// The clock leaves the span before a grant is sent or while it is in flight. The grant must be sent again for another
+// span of the same period, but not for another period. In the second case, its block must become a gap.
 func TestClockLeavesSpan(t *testing.T) {
 	for date, hour := range map[string]int{"12": 11, "00": 23} {
 		for _, ledger := range []time.Duration{0, 2 * time.Second} {
@@ -455,7 +461,7 @@ func TestClockLeavesSpan(t *testing.T) {
 	}
 }
 
-// A grant is not sent for ever to a server whose clock jumps.
+// The clock of the server jumps again and again. The call must give up after some attempts with its grant.
 func TestClockJumpsDuringGrant(t *testing.T) {
 	inBubble(t, func(x *fixture, c *Config) {
 		withLedger(0)(x, c)
@@ -481,7 +487,7 @@ func TestClockJumpsDuringGrant(t *testing.T) {
 	})
 }
 
-// If another process opens the period meanwhile, a grant opens nothing.
+// Another process opens the period in the meantime. The grant must not open it again.
 func TestOpenedMeanwhile(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, x *fixture) {
 		x.try = func(int) error {
@@ -497,8 +503,8 @@ func TestOpenedMeanwhile(t *testing.T) {
 	})
 }
 
-// If an installation gets no answer, it is not repeated, and the lock is kept until it expires. If it did not run, the
-// block is a gap, and the lock is released.
+// The installation of a block fails. If it got no reply, it must not be repeated, and the lock must be kept until it
+// expires. If it did not run, the block must become a gap, and the lock must be released.
 func TestInstallationFails(t *testing.T) {
 	block, number := Gap{"IS", nil, 1, 10, BlockBurned}, Gap{"IS", nil, 1, 9999, AnswerLost}
 	for name, test := range map[string]struct {
@@ -538,7 +544,8 @@ func TestInstallationFails(t *testing.T) {
 	}
 }
 
-// An installation whose answer is lost may have run, also if an attempt before it was refused.
+// The reply to an installation is lost. The installation must be treated as if it had run, even if an earlier attempt
+// was rejected.
 func TestInstallationFailsAfterRefusal(t *testing.T) {
 	inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {
 		refused := false
@@ -562,7 +569,7 @@ func TestInstallationFailsAfterRefusal(t *testing.T) {
 	})
 }
 
-// Without a block, what did not run is sent again, and what may have run is not.
+// A grant without a block fails. It must be sent again if it did not run, but not if it may have run.
 func TestInstallationWithoutBlockFails(t *testing.T) {
 	loading := redisError("LOADING Redis is loading the dataset in memory")
 	for want, failure := range map[int64]error{1: loading, 2: io.EOF} {
@@ -592,7 +599,8 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
-// A ledger has time until shortly before the lock expires. What it reserves after that is a gap.
+// A ledger is slow. It must have time until shortly before the lock expires. Sequences that it reserves later must
+// become a gap.
 func TestLedgerIsLate(t *testing.T) {
 	inBubble(t, withLedger(9*time.Second), func(t *testing.T, x *fixture) {
 		began := time.Now()

@@ -70,14 +70,14 @@ func (x *fixture) explain(g Gap) {
 	x.gaps = append(x.gaps, g)
 }
 
-// explained returns the gaps so far.
+// explained returns the gaps that have been reported.
 func (x *fixture) explained() []Gap {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Clone(x.gaps)
 }
 
-// expected returns how many callers' numbers may still become gaps.
+// expected returns the number of callers whose numbers can still become gaps.
 func (x *fixture) expected() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -90,7 +90,7 @@ func (x *fixture) addPending(n int) {
 	x.pending += n
 }
 
-// withLedger adds a ledger that answers after a while.
+// withLedger adds a ledger that replies after some time.
 func withLedger(delay time.Duration) func(*fixture, *Config) {
 	return func(x *fixture, c *Config) {
 		c.Reserve = func(_ context.Context, _, label string, above, n int64) (int64, error) {
@@ -105,7 +105,7 @@ func withLedger(delay time.Duration) func(*fixture, *Config) {
 	}
 }
 
-// next makes a call for a number, as the four steps are made.
+// next requests a number with the same four steps as a Generator.
 func (x *fixture) next(ctx context.Context) (n Numbers, call *Call, err error) {
 	call, err = x.NewCall(ctx, cmp.Or(x.typ, "IS"), x.request, 1)
 	if err != nil {
@@ -166,7 +166,7 @@ func (x *fixture) Release(context.Context) {
 	x.released++
 }
 
-// The rest makes the fixture a [redis.Hook].
+// The following methods make the fixture a [redis.Hook].
 
 func (x *fixture) DialHook(next redis.DialHook) redis.DialHook { return next }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// A memory keeps the largest sequence of a type's latest period, until that has ended by the server's clock.
+// A memory must keep the largest sequence of the latest period of a type, until this period has ended by the clock of
+// the server.
 func TestMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := memory{keys: keys{prefix: "serial"}, made: time.Now(), types: map[string]*entry{}}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A block begins above all that was used, and is as long as needed.
+// A block must begin above every used sequence, and be as long as required.
 func TestReserve(t *testing.T) {
 	type block = [2]int64
 	for name, test := range map[string]struct {

@@ -48,7 +48,7 @@ func settings(mark string, ledger bool) string {
 	return " days" + since + " #" + mark + map[bool]string{true: " ledger"}[ledger]
 }
 
-// A model holds what a record says, and has the rules of docs/design.md for it.
+// A model has the state that a record should have. Its methods implement the rules of docs/design.md.
 type model struct {
 	entered, ahead    day
 	mark              string
@@ -62,7 +62,7 @@ type model struct {
 	reply             Reply // what the reply must say
 }
 
-// greatest returns the greatest label that was ever used.
+// greatest returns the largest label that was ever used.
 func (m *model) greatest() string { return max(m.entered.label, m.run[1]) }
 
 // known reports whether a label may have been used.
@@ -72,7 +72,7 @@ func (m *model) known(label string) bool {
 	return inRun || label <= m.entered.label && !jumpedOver
 }
 
-// judge returns the state of a caller's period, or the status of a refusal.
+// judge returns the state of the period of a caller, or the status of the rejection.
 func (m *model) judge(s *sent, now int64) (state string, refusal Status) {
 	conflict := false
 	switch purpose := s.options.Purpose; {
@@ -104,7 +104,7 @@ func (m *model) judge(s *sent, now int64) (state string, refusal Status) {
 	return state, ""
 }
 
-// enter makes a caller's period the one entered.
+// enter makes the period of a caller the current one.
 func (m *model) enter(s *sent, state string, start int64) {
 	greatest, old := m.greatest(), m.entered
 	switch {
@@ -138,7 +138,7 @@ func (m *model) enter(s *sent, state string, start int64) {
 	m.entered, m.mark, m.ledger, m.start = s.day, s.mark, s.ledger, start
 }
 
-// record returns the fields that the record must have.
+// record returns the fields that the record in Redis must have.
 func (m *model) record() map[string]string {
 	first := func(start int64) string {
 		if start == 0 {
@@ -160,7 +160,7 @@ func (m *model) record() map[string]string {
 	return fields
 }
 
-// A sent request is one run of serial.lua. It can be sent again.
+// A sent is a request for one run of serial.lua. It can be sent again.
 type sent struct {
 	*caller
 	day
@@ -171,8 +171,9 @@ type sent struct {
 
 var sequence = regexp.MustCompile(`^(0|[1-9]\d*)$`)
 
-// expect changes the model as a request must, and returns the status of the reply. content is the counter's, and next
-// the next period's, "" for none.
+// expect changes the model as a request must change the record, and returns the expected status of the reply. content
+// is the content of the counter, and next that of the counter of the next period. Either is "" if the counter is
+// missing.
 func (m *model) expect(s *sent, now int64, id, content, next string) Status {
 	o, g := s.options, s.options.Grant
 	state, refusal := m.judge(s, now)
@@ -242,7 +243,7 @@ func (m *model) expect(s *sent, now int64, id, content, next string) Status {
 	return Issued
 }
 
-// startOf returns the sequence before the first of the period entered or prepared.
+// startOf returns the sequence before the first sequence of the current or a prepared period.
 func (m *model) startOf(state string) int64 {
 	if state == "ahead" {
 		return m.startAhead
@@ -250,7 +251,7 @@ func (m *model) startOf(state string) int64 {
 	return m.start
 }
 
-// open is expect for a grant that is valid.
+// open is expect for a valid grant.
 func (m *model) open(s *sent, state string, last int64, content string, opened, lost, intact bool) Status {
 	g := s.options.Grant
 	start := g.Base
@@ -300,7 +301,7 @@ func (m *model) open(s *sent, state string, last int64, content string, opened, 
 	return Issued
 }
 
-// prepare is expect for a request of Prepare.
+// prepare is expect for a request that Prepare sends.
 func (m *model) prepare(s *sent, state, content string) Status {
 	o, g := s.options.Next, s.options.Grant
 	used, lost := m.ahead == s.next || content != "" || m.known(s.next.label), !sequence.MatchString(content)
@@ -329,7 +330,7 @@ func (m *model) prepare(s *sent, state, content string) Status {
 	return Issued
 }
 
-// A history is a series on a server, the truth about it, and a model of its record.
+// A history is a series on a server, with a model of its record and with the facts that the server cannot know.
 type history struct {
 	*rand.Rand
 	t          *testing.T
@@ -350,13 +351,13 @@ type history struct {
 
 func counterOf(label string) string { return "serial:{IS}:" + label }
 
-// content returns a counter's content, "" for none.
+// content returns the content of a counter, or "" if it is missing.
 func (h *history) content(label string) string {
 	h.m.Exists(counterOf(label))
 	return h.rdb.Get(h.t.Context(), counterOf(label)).Val()
 }
 
-// script runs a request for a counter and a record, which belong to another type if typ says so.
+// script runs a request for the counter and the record of type typ.
 func (h *history) script(s *sent, typ, options string) (any, error) {
 	keys := []any{"serial:{" + typ + "}:" + s.label, "serial:{" + typ + "}"}
 	if s.next.label != "" {
@@ -368,17 +369,17 @@ func (h *history) script(s *sent, typ, options string) (any, error) {
 	return h.rdb.Do(h.t.Context(), args...).Result()
 }
 
-// data returns what a type's keys hold, and until when.
+// data returns the content and the expiry of the keys of a type.
 func (h *history) data(typ, label string) string {
 	counter, record := "serial:{"+typ+"}:"+label, "serial:{"+typ+"}"
 	content := h.rdb.Get(h.t.Context(), counter).Val()
 	return fmt.Sprint(content, h.rdb.HGetAll(h.t.Context(), record).Val(), h.m.TTL(counter), h.m.TTL(record))
 }
 
-// isOver reports whether the record has expired: after a week, a series is forgotten.
+// isOver reports whether the record has expired, which happens after a week.
 func (h *history) isOver() bool { return h.model.entered.label != "" && !h.m.Exists("serial:{IS}") }
 
-// run runs a request, compares the outcome with the model's, and returns the reply. If the history is over, it does
+// run runs a request, compares the result with the model, and returns the reply. If the history is over, it does
 // nothing.
 func (h *history) run(s *sent) Reply {
 	if h.isOver() {
@@ -466,7 +467,7 @@ func (h *history) run(s *sent) Reply {
 	return r
 }
 
-// grant returns a grant after a reply, as a process makes it.
+// grant returns the grant that a process would make after a reply.
 func (h *history) grant(s *sent, r Reply) *grant {
 	g := &grant{Checked: h.now * 1000, Lease: 8000, Base: s.base}
 	g.Entered, g.Ceiling, g.ID, g.Held = r.Entered, r.Ceiling, r.ID, r.Exists
@@ -495,7 +496,8 @@ func (h *history) grant(s *sent, r Reply) *grant {
 	return g
 }
 
-// ask makes a caller's request, with a grant if it needs one. Other things may happen between the two.
+// ask sends the request of a caller. If the request needs a grant, ask sends it again with one. Other events can happen
+// between the two.
 func (h *history) ask(c *caller, purpose string) {
 	today := c.day(h.now + h.Int64N(3) - 1) // the caller's clock may be a second off
 	s := &sent{caller: c, day: today, n: h.Int64N(4), limit: MaxSeq, highWater: c.seen[today.label]}
@@ -521,7 +523,7 @@ func (h *history) ask(c *caller, purpose string) {
 	}
 }
 
-// prepare makes a caller's Prepare.
+// prepare sends the requests of Prepare for a caller.
 func (h *history) prepare(c *caller) {
 	today := c.day(h.now)
 	s := &sent{caller: c, day: today, limit: MaxSeq, next: c.day(today.past + h.Int64N(8)/7*86400)}
@@ -546,7 +548,7 @@ var callers = []*caller{
 
 var all = options{All: true}
 
-// step makes one thing happen.
+// step performs one random event.
 func (h *history) step() {
 	c := callers[h.IntN(len(callers))]
 	if h.home == nil || h.IntN(16) == 0 {
@@ -607,9 +609,10 @@ func (h *history) set(now int64) {
 	h.m.SetTime(time.Unix(now, 0))
 }
 
-// Whatever happens to a series, its record is as the rules say, each reply is what they demand, and no sequence of a
-// label is returned twice, as long as floor, ledger and operator tell the truth. A refused request changes nothing, and
-// a late or repeated grant lowers no counter. The usual path of serial.lua does as all its rules do.
+// Random events happen to a series. Its record and each reply must follow the rules, and no sequence of a label must be
+// returned twice, provided that the answers of the floor, the ledger and the operator are correct. A rejected request
+// must change nothing, and a late or repeated grant must not lower a counter. The usual path of serial.lua must have
+// the same result as all its rules.
 func TestHistories(t *testing.T) {
 	random, seen := redistest.Random(t), map[string]int{}
 	m := miniredis.RunT(t)

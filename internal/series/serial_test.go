@@ -13,7 +13,7 @@ import (
 	redismemory "github.com/dailyserial/serial/internal/redistest/memory"
 )
 
-// These replies depend on states that histories rarely meet.
+// These replies depend on states that rarely occur in histories.
 func TestSerialScript(t *testing.T) {
 	m := miniredis.RunT(t)
 	redismemory.AddReplicationID(m)
@@ -79,8 +79,8 @@ func TestSerialScript(t *testing.T) {
 	}
 }
 
-// These states are left by another version, by hand, by another time zone, or by a loss. "list" stands for a key of
-// another type.
+// The keys are in a state that another version, a manual change, another time zone or a loss has left. "list" stands
+// for a key of another Redis type.
 func TestOtherRecords(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
@@ -173,7 +173,8 @@ func TestOtherRecords(t *testing.T) {
 	require.Contains(t, run(tomorrow+" ledger", 0), `"status":"lost"`, "the ledger was not used for that label")
 }
 
-// A clock that was ahead twice leaves one doubtful run, up to the greatest label ever used. It begins after a jump.
+// A clock was ahead twice. The record must have one doubtful run, which begins after a jump and ends with the largest
+// label ever used.
 func TestDoubtfulRun(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})

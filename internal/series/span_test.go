@@ -11,7 +11,7 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// The last day cuts the spans around its end.
+// The last day ends within a span. The span must be cut at this instant.
 func TestSpans(t *testing.T) {
 	day := calendar.Calendar{Location: time.UTC, Unit: calendar.Day}
 	c := &Config{Calendar: day, Counts: "days", PrintMark: "aa", Until: 86400 + 3600, Template: `{"}`, Retention: 2,
@@ -36,7 +36,7 @@ func TestSpans(t *testing.T) {
 	require.Equal(t, "19700101 0 86400 days"+since+" #aa ledger", newSpans(c).at(time.Unix(5, 0)).period)
 }
 
-// A clock takes the server's time as that of the middle of the round trip.
+// A clock must treat the time of the server as the time in the middle of the round trip.
 func TestClock(t *testing.T) {
 	var k clock
 	sent := time.Now()

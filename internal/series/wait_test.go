@@ -13,7 +13,8 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// Time for which others hold the lock is not a call's own, but without a deadline it ends after half a minute.
+// Another process holds the lock. This time must not count as the call's own time, but without a deadline the call must
+// end after half a minute.
 func TestTimeOfACall(t *testing.T) {
 	for limit, want := range map[time.Duration]time.Duration{0: longest, time.Hour: 25*time.Second + AnswerTime} {
 		inBubble(t, nil, func(t *testing.T, x *fixture) {
@@ -41,7 +42,7 @@ func TestTimeOfACall(t *testing.T) {
 	}
 }
 
-// both makes two calls, of which the second one waits for the first one's opening.
+// both makes two calls. The second one waits for the opening of the first one.
 func both(x *fixture, first, second context.Context) (errs [2]error) {
 	var all sync.WaitGroup
 	for i, ctx := range []context.Context{first, second} {
@@ -52,7 +53,8 @@ func both(x *fixture, first, second context.Context) (errs [2]error) {
 	return errs
 }
 
-// An outage ends all calls that wait for an opening. After another failure, they make their own attempt.
+// An opening fails while calls wait for it. If the cause is an outage, all of them must fail. Otherwise, they must make
+// their own attempt.
 func TestOpeningFails(t *testing.T) {
 	broken := errors.New("broken")
 	inBubble(t, func(x *fixture, c *Config) {
@@ -83,7 +85,8 @@ func TestOpeningFails(t *testing.T) {
 	})
 }
 
-// A call without a deadline waits for another call's opening for half a minute. That time is not its own.
+// A call without a deadline waits for the opening of another call. It must wait for half a minute, and this time must
+// not count as its own.
 func TestWaitForOpening(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, x *fixture) {
 		x.try = func(int) error { return ErrTaken }
@@ -117,7 +120,7 @@ func TestWaitForOpening(t *testing.T) {
 	})
 }
 
-// A call that gives up says what the opening for which it waits has met.
+// A call gives up waiting for an opening. Its error must contain the last error of the opening.
 func TestWaitNamesFailure(t *testing.T) {
 	inBubble(t, withLedger(0), func(t *testing.T, x *fixture) {
 		x.elsewhere = true
@@ -135,7 +138,7 @@ func TestWaitNamesFailure(t *testing.T) {
 	})
 }
 
-// A call that waits for the lock beyond midnight lets those go who wait for yesterday's opening.
+// A call waits for the lock beyond midnight. Calls that wait for the opening of yesterday must not wait any longer.
 func TestWaitAcrossMidnight(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, x *fixture) {
 		time.Sleep(24*time.Hour - time.Second)
