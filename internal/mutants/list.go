@@ -9,10 +9,11 @@ import (
 	"strings"
 )
 
-// A test is what should notice a change: the tests of packages of one module that match a pattern.
+// A test selects the tests that should fail with a change: the tests in packages of one module whose names match a
+// pattern.
 type test struct {
 	packages string // folders, separated by commas
-	pattern  string // as for -run, "" for all
+	pattern  string // argument of -run; "" selects all tests
 }
 
 // A mutant is one change to a file.
@@ -22,10 +23,10 @@ type mutant struct {
 	test     test
 	what     string // description
 	old, new string
-	lives    string // reason why no test notices it, "" if one does
+	lives    string // reason why no test can fail with the change; "" if a test must fail
 }
 
-// parse reads a list. Its head describes the form.
+// parse parses a list of mutants. The head of list.txt describes the format.
 func parse(text string) (mutants []mutant, err error) {
 	var file string
 	var common test
@@ -63,7 +64,7 @@ func parse(text string) (mutants []mutant, err error) {
 	return mutants, nil
 }
 
-// check returns an error for each mutant that does not fit the files in root: its old text must be found exactly once.
+// check returns an error for each mutant whose old text does not occur exactly once in its file in root.
 func check(root string, mutants []mutant) (err error) {
 	for _, m := range mutants {
 		text, e := os.ReadFile(filepath.Join(root, m.file))

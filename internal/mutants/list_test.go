@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The list fits the code: each text that a mutant replaces is found exactly once.
+// Each text that a mutant of the list replaces must occur exactly once in the code.
 func TestList(t *testing.T) {
 	mutants, err := parse(list)
 	require.NoError(t, err)

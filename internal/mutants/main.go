@@ -1,6 +1,6 @@
-// Command mutants changes the code in one place at a time, and notes whether the tests that should notice fail. It works
-// in copies of the tracked files, never in the work tree. Its exit code is 1 if a mutant lives that should be killed, if
-// one does not compile, or if tests fail without a change.
+// Command mutants changes the code in one place at a time, and checks whether the tests for this place fail. It works
+// in copies of the tracked files, and never changes the work tree. Its exit code is 1 if a mutant lives that should be
+// killed, if a mutant does not compile, or if tests fail without a change.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 //go:embed list.txt
 var list string
 
-// An outcome says what the tests made of a mutant.
+// An outcome is the result of running the tests with a mutant.
 type outcome string
 
 const (
@@ -56,7 +56,7 @@ func main() {
 	}
 }
 
-// run tries mutants of the repository that contains the working directory.
+// run tries mutants on the repository that contains the working directory.
 func run(ctx context.Context, mutants []mutant, parallel int) error {
 	top, err := exec.CommandContext(ctx, "git", "rev-parse", "--show-toplevel").Output()
 	if err != nil {
@@ -81,7 +81,7 @@ func run(ctx context.Context, mutants []mutant, parallel int) error {
 	return errors.Join(t.err, ctx.Err())
 }
 
-// copyTracked copies the files that Git tracks, as they are in the work tree, to a new folder.
+// copyTracked copies the files that Git tracks to a new folder, in their state in the work tree.
 func copyTracked(ctx context.Context, root string) (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "mutants"); err != nil {
 		return "", err
@@ -103,18 +103,19 @@ func copyTracked(ctx context.Context, root string) (dir string, err error) {
 	return dir, nil
 }
 
-// A trial tries mutants, each in one of several copies.
+// A trial tries mutants in several copies of the repository.
 type trial struct {
 	ctx context.Context
 
-	mu      sync.Mutex // guards the rest
-	mutants []mutant   // mutants that are still to be tried
+	mu      sync.Mutex // guards the fields below
+	mutants []mutant   // mutants that have not been tried yet
 	tried   map[test]bool
 	counts  map[string]map[outcome]int // by folder
-	err     error                      // what did not end as the list says
+	err     error                      // errors for the mutants with an unexpected outcome
 }
 
-// work tries one mutant after the other in a copy. Before the first one of a test, it runs the test without a change.
+// work tries one mutant after the other in a copy. Before it tries the first mutant for a test, it runs this test
+// without a change.
 func (t *trial) work(dir string) {
 	for {
 		t.mu.Lock()
@@ -162,7 +163,7 @@ func (t *trial) try(dir string, m mutant) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// note notes the outcome of a mutant.
+// note prints and counts the outcome of a mutant.
 func (t *trial) note(m mutant, got outcome, how string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

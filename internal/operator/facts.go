@@ -1,5 +1,5 @@
-// Package operator contains the code for operators that packages serial and serialcmd share: the settings of a
-// Generator, and the flags of cmd/serial that have the same effect.
+// Package operator contains code that packages serial and serialcmd share. It converts the settings of a Generator into
+// the flags of cmd/serial with the same effect, for the commands that operators run.
 package operator
 
 import (
@@ -18,25 +18,26 @@ import (
 // Facts are settings of a Generator or a Scheme.
 type Facts struct {
 	Calendar calendar.Calendar
-	Text     string             // template as given
+	Text     string             // template as passed to WithTemplate
 	Template *template.Template // parsed Text
 	Start    int64              // first sequence of a period
-	Last     int64              // last sequence of a period, as given; 0 for the largest that the template prints
-	Until    string             // last day for which numbers are issued; "" for none
+	Last     int64              // last sequence that WithLast sets, or 0 if only the template limits the sequence
+	Until    string             // last day for which numbers are issued, or ""
 	Prefix   string             // prefix of every key
-	Shared   bool               // all types share a counter
-	Hidden   bool               // sequences are hidden by a key
+	Shared   bool               // whether all types share a counter
+	Hidden   bool               // whether a key hides the sequences
 
-	// These are zero for a Scheme.
+	// The following fields are zero for a Scheme.
 	Client    redis.UniversalClient
 	Retention int
 	Ledger    bool
-	Releases  interface{ Wait() } // releases of locks under way
+	Releases  interface{ Wait() } // running releases of locks
 }
 
-// Flags returns the flags of cmd/serial for the settings that are not the default and that a command of an operator
-// needs, except a hidden key. If the name of the time zone does not mean this zone at these instants, Unix seconds, the
-// flags contain ZONE, which the operator replaces, and where contains the instruction.
+// Flags returns the flags of cmd/serial for all settings that differ from the defaults and that an operator's command
+// needs, except the key of a hidden sequence. The instants are Unix seconds. If the command would not understand the
+// name of the time zone, or would use a different offset at one of the instants, the flags contain ZONE, and where
+// contains the instruction for the operator to replace ZONE.
 func (f Facts) Flags(instants ...int64) (line []string, where string) {
 	flag := func(name, value, usual string) {
 		separator := " "
@@ -69,7 +70,7 @@ func (f Facts) Flags(instants ...int64) (line []string, where string) {
 	return line, where
 }
 
-// zoneHasName reports whether a command understands a name as this time zone at these instants.
+// zoneHasName reports whether a command that is given name uses the same offsets as this time zone at the instants.
 func (f Facts) zoneHasName(name string, instants []int64) bool {
 	named, err := time.LoadLocation(name)
 	return err == nil && name != "" && !slices.ContainsFunc(instants, func(unix int64) bool {
@@ -79,11 +80,11 @@ func (f Facts) zoneHasName(name string, instants []int64) bool {
 	})
 }
 
-// LastReserved describes the SEQ of a command that takes a series out of its ledger. With the last number used instead,
-// numbers above it would be issued that the ledger has reserved in blocks that were given up.
+// LastReserved describes the SEQ of a command that stops using the ledger of a series. The last used number would be
+// too low, because numbers above it may belong to blocks that the ledger has reserved and that were abandoned.
 const LastReserved = "SEQ is the last sequence reserved in the ledger for "
 
-// Operands returns the arguments TYPE and SEQ of a command.
+// Operands returns the arguments TYPE and SEQ of an operator's command.
 func Operands(typ string) []string {
 	switch {
 	case typ == "":

@@ -12,8 +12,8 @@ var cpus struct {
 	bubbles, before int
 }
 
-// Bubble is synctest.Test. With the race detector, it leaves the program one CPU while a bubble runs: with more, Go
-// 1.26 may crash where several timers of a bubble end at the same instant (golang/go#78156).
+// Bubble calls synctest.Test. With the race detector, it limits the program to one CPU while the bubble runs, because
+// with more CPUs, Go 1.26 can crash if several timers of a bubble fire at the same instant (golang/go#78156).
 func Bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	if Enabled {

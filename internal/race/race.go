@@ -1,8 +1,8 @@
 //go:build race
 
-// Package race tells tests whether the race detector is on, and runs bubbles beside it. The detector makes computation
-// ten times slower, and finds nothing in code with only one goroutine.
+// Package race reports to tests whether they run with the race detector, and runs bubbles of testing/synctest with it.
+// The detector makes computation ten times slower, and cannot find anything in code with only one goroutine.
 package race
 
-// Enabled reports whether the race detector is on.
+// Enabled reports whether the program was built with the race detector.
 const Enabled = true

@@ -8,15 +8,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Cluster is three masters that share the slots.
+// A Cluster is a cluster of three masters.
 type Cluster struct {
 	Servers  []*Server // masters at the start, in the order of their slots
-	Replicas []*Server // replica of each master, if there are any; a failover swaps the roles, not the fields
+	Replicas []*Server // replica of each master, if there are any; a failover does not change the fields
 }
 
-// StartCluster starts a cluster with the extra arguments on every node, and returns when all three nodes serve it. The
-// nodes are killed when t ends. Unless args say otherwise, a node counts as failed after 2 s of silence, and the whole
-// cluster with it.
+// StartCluster starts a cluster, and returns when all three nodes serve requests. args are additional arguments of
+// every node. The nodes are killed when t ends. By default, a node is considered failed after 2 s without a reply, and
+// then the whole cluster fails.
 func StartCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	args = append([]string{
@@ -39,16 +39,17 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 		do(s, addSlots(i*16384/3, (i+1)*16384/3-1)...)
 	}
 	for i, s := range c.Servers {
-		for _, other := range c.Servers[i+1:] { // each pair directly, since gossip takes longer
+		for _, other := range c.Servers[i+1:] { // each pair directly, because gossip takes longer
 			do(s, "CLUSTER", "MEET", "127.0.0.1", other.port)
 		}
 	}
-	// This takes at least two seconds: a master that has just started refuses clients for that long, whatever it knows.
+	// This takes at least two seconds, because a master rejects clients for that long after its start.
 	eventually(t, "cluster", c.joined)
 	return c
 }
 
-// addSlots returns the command that gives a node these slots. ADDSLOTSRANGE needs Redis 7.0.
+// addSlots returns the command that assigns these slots to a node. It does not use ADDSLOTSRANGE, which needs Redis
+// 7.0.
 func addSlots(first, last int) []any {
 	command := []any{"CLUSTER", "ADDSLOTS"}
 	for slot := first; slot <= last; slot++ {
@@ -57,7 +58,7 @@ func addSlots(first, last int) []any {
 	return command
 }
 
-// joined returns an error until every node sees the whole cluster.
+// joined returns an error until every node knows the whole cluster.
 func (c *Cluster) joined() error {
 	for _, s := range c.Servers {
 		info, err := s.Do("CLUSTER", "INFO").Text()

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// This file has faults of servers, other than stopping and restarting them.
+// This file contains faults of servers, except for stopping and restarting them.
 
-// StartReplica starts a replica of master and returns when it is online. It is killed when t ends.
+// StartReplica starts a replica of master, and returns when the replica is online. The replica is killed when t ends.
 func StartReplica(t testing.TB, master *Server, args ...string) *Server {
 	t.Helper()
 	s := start(t, fmt.Sprintf("replicaof 127.0.0.1 %d\n", master.port), args)
@@ -22,7 +22,7 @@ func StartReplica(t testing.TB, master *Server, args ...string) *Server {
 	return s
 }
 
-// ReplicaOf makes the server a replica of master, or a master if master is nil. The role survives restarts.
+// ReplicaOf makes the server a replica of master, or a master if master is nil. The role persists across restarts.
 func (s *Server) ReplicaOf(master *Server) error {
 	host, port := "NO", "ONE"
 	if master != nil {
@@ -31,7 +31,7 @@ func (s *Server) ReplicaOf(master *Server) error {
 	return errors.Join(s.Do("REPLICAOF", host, port).Err(), s.Do("CONFIG", "REWRITE").Err())
 }
 
-// IsMaster reports whether the server answers, and is a master.
+// IsMaster reports whether the server replies and is a master.
 func (s *Server) IsMaster() bool {
 	role, err := s.Do("ROLE").Slice()
 	return err == nil && len(role) > 0 && role[0] == "master"
@@ -43,20 +43,22 @@ func (s *Server) AwaitReplica(t testing.TB) {
 	eventually(t, "replica", s.replicated)
 }
 
-// CutOff cuts the replica's link to its master until Rejoin. Both keep running, and the replica lags behind.
+// CutOff interrupts the connection of the replica to its master until Rejoin is called. Both servers keep running, and
+// the replica lags behind.
 func (s *Server) CutOff(master *Server) error {
 	return errors.Join(
-		s.Do("CONFIG", "SET", "masterauth", "wrong").Err(), // a master without a password refuses every password
+		s.Do("CONFIG", "SET", "masterauth", "wrong").Err(), // a master without a password rejects every password
 		master.Do("CLIENT", "KILL", "TYPE", "replica").Err())
 }
 
-// Rejoin undoes CutOff.
+// Rejoin reverts CutOff.
 func (s *Server) Rejoin() error {
 	// A promotion makes a replica rewrite its configuration, and a restart must not restore the wrong password.
 	return errors.Join(s.Do("CONFIG", "SET", "masterauth", "").Err(), s.Do("CONFIG", "REWRITE").Err())
 }
 
-// Save returns a snapshot (RDB) of the server's data, for Restore. The server must not use an append-only file.
+// Save returns a snapshot (RDB) of the data of the server. It can be passed to Restore. The server must not use an
+// append-only file.
 func (s *Server) Save() ([]byte, error) {
 	if err := s.Do("SAVE").Err(); err != nil {
 		return nil, err
@@ -64,7 +66,8 @@ func (s *Server) Save() ([]byte, error) {
 	return os.ReadFile(filepath.Join(s.dir, "dump.rdb"))
 }
 
-// Restore replaces the snapshot that a dead server will start from; nil makes it start empty.
+// Restore replaces the snapshot from which a killed server will start. If the snapshot is nil, the server will start
+// empty.
 func (s *Server) Restore(snapshot []byte) error {
 	file := filepath.Join(s.dir, "dump.rdb")
 	if snapshot == nil {
@@ -76,9 +79,9 @@ func (s *Server) Restore(snapshot []byte) error {
 	return os.WriteFile(file, snapshot, 0o600)
 }
 
-// Roles returns the servers in their current roles, by the sentinels and the servers themselves. It waits until all
-// agree, the replica is online and another failover would succeed. It makes a former master that has come back as a
-// master a replica at once; the sentinels would do that some seconds later.
+// Roles returns the servers in their current roles. It waits until the sentinels and the servers agree on the roles,
+// the replica is online, and another failover would succeed. If a former master has been restarted as a master, Roles
+// makes it a replica immediately. The sentinels would do the same some seconds later.
 func (s *Sentinel) Roles(t testing.TB) (leader, replica *Server) {
 	t.Helper()
 	eventually(t, "sentinel", func() error {
@@ -137,7 +140,8 @@ func (s *Sentinel) AwaitFailover(t testing.TB, before *Server) *Server {
 	return after
 }
 
-// StartReplicatedCluster is StartCluster with a replica for each master. A slot is served even if other slots are not.
+// StartReplicatedCluster is like StartCluster, but each master has a replica. Slots are served even if other slots are
+// not.
 func StartReplicatedCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	args = append([]string{"--cluster-require-full-coverage", "no", "--cluster-allow-replica-migration", "no"}, args...)
@@ -182,8 +186,8 @@ func (s *Server) nodeID(t testing.TB) (id string) {
 	return id
 }
 
-// Pair returns the i-th master and its replica, in their current roles. It waits until there is one of each and the
-// replica is online.
+// Pair returns the i-th master and its replica in their current roles. It waits until one of them is a master, and the
+// other is a replica that is online.
 func (c *Cluster) Pair(t testing.TB, i int) (master, replica *Server) {
 	t.Helper()
 	eventually(t, "pair", func() error {
@@ -203,8 +207,8 @@ func (c *Cluster) Pair(t testing.TB, i int) (master, replica *Server) {
 	return master, replica
 }
 
-// MoveSlot moves a slot from its master to another one, key by key with a pause after each, and returns when both know
-// it.
+// MoveSlot moves a slot from its master to another one. It moves one key at a time with a pause after each, and returns
+// when both masters know the new owner.
 func (c *Cluster) MoveSlot(t testing.TB, slot int, pause time.Duration) {
 	t.Helper()
 	var masters []*Server
@@ -237,7 +241,7 @@ func (c *Cluster) MoveSlot(t testing.TB, slot int, pause time.Duration) {
 		}
 		_ = src.Do("MIGRATE", "127.0.0.1", dst.port, keys[0], 0, 1000).Err() // repeated if it fails
 	}
-	for _, m := range []*Server{dst, src} { // the source got no new keys, since it redirects clients
+	for _, m := range []*Server{dst, src} { // the source got no new keys, because it redirects clients
 		m.insist(t, "CLUSTER", "SETSLOT", slot, "NODE", dstID)
 	}
 }
@@ -265,13 +269,13 @@ func (s *Server) owns(slot int) bool {
 	return false
 }
 
-// StartSolo starts a server in cluster mode that has all slots, and returns when it serves them. It refuses commands
-// for several slots even from a client for a single server.
+// StartSolo starts a single server in cluster mode that owns all slots, and returns when it serves them. The server
+// rejects commands for several slots, even from a client for a single server.
 func StartSolo(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := Start(t, append(args, "--cluster-enabled", "yes")...)
 	s.insist(t, addSlots(0, 16383)...)
-	eventually(t, "cluster", func() error { // takes the two seconds that a master waits after its start
+	eventually(t, "cluster", func() error { // takes two seconds, because a master waits for that long after its start
 		info, err := s.Do("CLUSTER", "INFO").Text()
 		if err == nil && !strings.Contains(info, "cluster_state:ok\r\n") {
 			err = errors.New(info)

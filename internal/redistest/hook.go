@@ -6,8 +6,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Hook is a [redis.Hook] that is called for every single command and every pipeline of a client, and sends them with
-// next.
+// A Hook is a function that implements [redis.Hook]. It is called for every command and every pipeline of a client, and
+// must call next to send the commands.
 type Hook func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error
 
 // DialHook implements [redis.Hook].

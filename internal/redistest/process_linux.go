@@ -11,13 +11,13 @@ const supported = true
 
 var sigStop, sigCont os.Signal = syscall.SIGSTOP, syscall.SIGCONT
 
-// dieWithParent has the kernel kill the process when the thread that starts it ends, however this binary dies: no
-// t.Cleanup runs after a timeout or a SIGKILL.
+// dieWithParent makes the kernel kill the process when the thread that starts it ends. This is necessary because
+// t.Cleanup does not run if the test binary ends with a timeout or a SIGKILL.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// stopped reports whether SIGSTOP has taken effect or the process is gone.
+// stopped reports whether SIGSTOP has taken effect or the process has ended.
 func stopped(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// supported is false on systems without redis-server: Start finds none, and the rest only has to compile.
+// supported is false on systems without redis-server. Start does not find a server there, so the rest of the package
+// only has to compile.
 const supported = false
 
 var sigStop, sigCont = os.Kill, os.Kill

@@ -11,8 +11,8 @@ const supported = true
 
 var sigStop, sigCont os.Signal = syscall.SIGSTOP, syscall.SIGCONT
 
-// dieWithParent has no counterpart here: a server outlives a test binary that is killed.
+// dieWithParent does nothing, because only Linux supports it. If the test binary is killed, its servers keep running.
 func dieWithParent() *syscall.SysProcAttr { return nil }
 
-// stopped trusts the signal: there is no cheap way to ask.
+// stopped always returns true, because there is no cheap way to check whether SIGSTOP has taken effect.
 func stopped(int) bool { return true }

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// Long reports whether tests that have a short form run in full, as in CI.
+// Long reports whether tests that have a short version must run in full, as in CI.
 func Long() bool { return os.Getenv("SERIAL_TEST_LONG") == "1" && !testing.Short() }
 
-// Random returns a source of random numbers. Its seed is logged, so SERIAL_SEED can repeat a failure.
+// Random returns a source of random numbers. It logs the seed, so that a failure can be reproduced with SERIAL_SEED.
 func Random(t testing.TB) *rand.Rand {
 	t.Helper()
 	seed := rand.Uint64()

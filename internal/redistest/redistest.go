@@ -1,9 +1,9 @@
 // Package redistest starts real Redis servers (6.2 or later, or Valkey) for tests: a single server, a cluster or a
-// Sentinel set-up. They listen on free ports of 127.0.0.1 and keep everything in temporary directories. Other servers
-// are left alone.
+// Sentinel set-up. The servers listen on free ports of 127.0.0.1 and store everything in temporary directories. The
+// package does not connect to any other server.
 //
-// A server ends with its test, and on Linux also with the test binary, however that dies. If redis-server is missing or
-// too old, the test is skipped, or fails if SERIAL_REQUIRE_REDIS=1.
+// A server is killed at the end of its test. On Linux, it is also killed if the test binary is killed. If redis-server
+// is missing or too old, the test is skipped, or fails if SERIAL_REQUIRE_REDIS=1.
 package redistest
 
 import (
@@ -26,34 +26,35 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// patience bounds every wait here. Only a fault takes that long, not a busy machine, where sentinels may need several
-// attempts at a failover, ten seconds apart.
+// patience limits every wait in this package. It is long enough for a busy machine, where sentinels can need several
+// attempts at a failover, with pauses of ten seconds. So a longer wait has another cause.
 const patience = time.Minute
 
 var errPortTaken = errors.New("the port was taken in between")
 
-// A Server is a redis-server process. It is safe for concurrent use; Kill, Pause, Resume and Restart wait for each
-// other.
+// A Server is a redis-server process. It is safe for concurrent use. Only one of Kill, Pause, Resume and Restart runs
+// at a time.
 type Server struct {
 	binary string
-	old    bool // the binary is older than 7.0
+	old    bool // whether the binary is older than 7.0
 	dir    string
 	args   []string
 	port   int
 
 	mu      sync.Mutex
-	process *process // latest process, perhaps dead; guarded by mu
+	process *process // latest process, which may have ended; guarded by mu
 }
 
-// Start starts a server with the extra arguments, such as "--appendonly", "yes", and returns when it answers PING. It
-// is killed when t ends. Without --appendonly it persists nothing. Do not give the default user a password.
+// Start starts a server, and returns when the server replies to PING. args are additional arguments, such as
+// "--appendonly", "yes". Without --appendonly, the server does not persist its data. Do not set a password for the
+// default user. The server is killed when t ends.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return start(t, "", args)
 }
 
-// start is Start with the initial contents of the configuration file. Settings that the server changes at run time
-// belong there, not in args, which override the file at every restart.
+// start is Start with the initial content of the configuration file. Settings that the server changes at run time
+// belong in this file, because args override the file at every restart.
 func start(t testing.TB, config string, args []string) *Server {
 	t.Helper()
 	binary, old, err := find()
@@ -78,7 +79,7 @@ func start(t testing.TB, config string, args []string) *Server {
 			t.Fatalf("redistest: %v", err)
 		}
 	}
-	// This cleanup is registered after t.TempDir's and so runs before it: nothing writes to the directory while it is
+	// This cleanup is registered after that of t.TempDir, so it runs first. The server has ended when the directory is
 	// removed.
 	t.Cleanup(func() {
 		s.Kill()
@@ -87,8 +88,8 @@ func start(t testing.TB, config string, args []string) *Server {
 	return s
 }
 
-// find returns the path of redis-server and whether it is older than 7.0, or an error if there is none that tests can
-// use.
+// find returns the path of redis-server, and whether the server is older than 7.0. It returns an error if there is no
+// server that tests can use.
 func find() (binary string, old bool, err error) {
 	if !supported {
 		return "", false, errors.New("redis-server does not run on this system")
@@ -109,12 +110,12 @@ func find() (binary string, old bool, err error) {
 	return binary, major < 7, nil
 }
 
-// Addr returns the server's address, 127.0.0.1:port, which never changes.
+// Addr returns the address of the server, 127.0.0.1:port. The address never changes.
 func (s *Server) Addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
 }
 
-// Options returns new options for a client of the server, with defaults for all but the address.
+// Options returns new options for a client of the server. All options except the address have their defaults.
 func (s *Server) Options() *redis.Options {
 	return &redis.Options{Addr: s.Addr()}
 }
@@ -127,8 +128,8 @@ func (s *Server) Client(t testing.TB) *redis.Client {
 	return client
 }
 
-// Pause stops the process (SIGSTOP): connections stay open and nothing answers. Once Pause returns, no command is
-// executed until Resume. On a dead server it does nothing.
+// Pause suspends the process with SIGSTOP. Connections stay open, but get no replies. After Pause has returned, no
+// command is executed until Resume is called. Pause does nothing if the server has been killed.
 func (s *Server) Pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,28 +142,28 @@ func (s *Server) Pause() {
 	}
 }
 
-// Resume ends Pause (SIGCONT).
+// Resume continues a suspended process with SIGCONT.
 func (s *Server) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.process.cmd.Process.Signal(sigCont)
 }
 
-// Kill kills the process (SIGKILL), paused or not, and returns when it is gone.
+// Kill kills the process with SIGKILL, even if it is suspended, and returns when the process has ended.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.process.kill()
 }
 
-// Restart starts the server again on the same port with the same directory and arguments, killing it first if it still
-// runs, and returns when it answers PING and has loaded its data.
+// Restart starts the server again on the same port, with the same directory and arguments. If the server is running,
+// Restart kills it first. It returns when the server replies to PING and has loaded its data.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.process.kill()
-	// While the server was dead, its port may have become the local port of another connection.
+	// While the server was not running, its port may have become the local port of another connection.
 	err := s.launch()
 	for deadline := time.Now().Add(patience); errors.Is(err, errPortTaken) && time.Now().Before(deadline); {
 		time.Sleep(50 * time.Millisecond)
@@ -173,8 +174,8 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// launch starts a process and waits until it answers. s.mu must be held, or s be unknown to others, and the previous
-// process must be dead. If launch fails, it leaves no process behind.
+// launch starts a process and waits until it replies. The caller must hold s.mu, unless no other goroutine has s, and
+// the previous process must have ended. If launch fails, no process keeps running.
 func (s *Server) launch() error {
 	debug := []string{"--enable-debug-command", "yes"}
 	if s.old {
@@ -215,8 +216,8 @@ func (s *Server) launch() error {
 	}
 }
 
-// Do sends one command on its own connection, and tries it only once. So it leaves nothing in the server's client list,
-// and a dead server is an error at once.
+// Do sends one command on a new connection, and does not repeat it. So no connection stays in the client list of the
+// server, and if the server is not running, Do returns an error immediately.
 func (s *Server) Do(args ...any) *redis.Cmd {
 	opt := s.Options()
 	opt.MaxRetries, opt.DialerRetries = -1, 1 // the caller repeats the command if necessary
@@ -228,7 +229,7 @@ func (s *Server) Do(args ...any) *redis.Cmd {
 // A process is a started command.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when the process is gone and reaped
+	done chan struct{} // closed when the process has ended and has been reaped
 }
 
 // spawn starts the binary in dir, with its output in dir/log.
@@ -242,8 +243,8 @@ func spawn(binary, dir string, args []string) (*process, error) {
 	p.cmd.SysProcAttr = dieWithParent()
 	started := make(chan error)
 	go func() {
-		// For Linux, the parent is the thread, and the runtime may end any thread: this one is kept until the child is
-		// gone.
+		// In Linux, the parent of a process is a thread, and the Go runtime can end any thread. This thread is locked,
+		// so that it lives until the child has ended.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
@@ -262,8 +263,8 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// answers returns an error until the process serves commands at addr. It speaks the protocol itself, because go-redis
-// takes seconds over a refused connection and logs it.
+// answers returns an error until the process serves commands at addr. It implements the protocol itself, because
+// go-redis needs seconds to report a refused connection, and logs it.
 func (p *process) answers(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -288,17 +289,18 @@ func (p *process) answers(addr string) error {
 	return fmt.Errorf("no %s in INFO: %v", want, lines.Err())
 }
 
-// reserved holds the ports of this binary's servers, even while a server is dead and does not hold its port itself.
+// reserved contains the ports of all servers of this binary, including servers that are not running and do not occupy
+// their ports.
 var reserved = struct {
 	sync.Mutex
 	ports map[int]bool
 }{ports: map[int]bool{}}
 
-// busOffset is the distance from a cluster node's port to its bus port.
+// busOffset is the difference between the bus port and the port of a cluster node.
 const busOffset = 10000
 
-// reservePort finds a free port whose bus port is also free. Another process can take either before a server is
-// started.
+// reservePort returns a free port whose bus port is also free. Another process can still take one of them before the
+// server is started.
 func reservePort() (int, error) {
 	reserved.Lock()
 	defer reserved.Unlock()
@@ -330,7 +332,8 @@ func releasePort(port int) {
 	delete(reserved.ports, port+busOffset)
 }
 
-// eventually repeats check until it returns nil, or fails t with the last error if that takes too long.
+// eventually repeats check until it returns nil. If this takes longer than patience, eventually fails t with the last
+// error.
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
 	deadline := time.Now().Add(patience)

@@ -147,7 +147,7 @@ func TestGoneAfterTest(t *testing.T) {
 	require.True(t, refused(s.Addr()))
 }
 
-// TestGoneAfterKill kills a second test binary, whose t.Cleanup therefore never runs.
+// A second test binary is killed, so its t.Cleanup does not run. Its server must be killed, too.
 func TestGoneAfterKill(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("REDISTEST_VICTIM") != "" {
@@ -181,7 +181,7 @@ func TestGoneAfterKill(t *testing.T) {
 	require.Eventually(t, func() bool { return refused(addr) }, patience, tick)
 }
 
-// Without a usable redis-server, or with arguments that it refuses, a test is skipped, or fails.
+// There is no usable redis-server, or its arguments are invalid. The test must be skipped or fail.
 func TestStartFails(t *testing.T) {
 	_, taken, _ := net.SplitHostPort(redistest.Start(t).Addr())
 	for name, tt := range map[string]struct {
@@ -219,7 +219,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// outcome returns how a test ends that starts a server with these arguments.
+// outcome starts a server with these arguments in a test, and returns how this test ends.
 func outcome(t *testing.T, args ...string) *recorder {
 	tb := &recorder{TB: t}
 	done := make(chan struct{})
@@ -231,7 +231,7 @@ func outcome(t *testing.T, args ...string) *recorder {
 	return tb
 }
 
-// recorder records how a test would have ended.
+// A recorder is a testing.TB that records how the test would have ended.
 type recorder struct {
 	testing.TB
 	skip, fatal string
@@ -258,7 +258,7 @@ func processID(t *testing.T, s *redistest.Server) int {
 	return pid
 }
 
-// gone reports whether the process has ended and has been reaped.
+// gone reports whether a process has ended and has been reaped.
 func gone(pid int) bool {
 	p, err := os.FindProcess(pid)
 	return err != nil || p.Signal(syscall.Signal(0)) != nil

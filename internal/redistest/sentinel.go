@@ -11,25 +11,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// masterName is the master's name in the sentinels.
+// masterName is the name of the master in the configuration of the sentinels.
 const masterName = "serial"
 
-// A Sentinel is a master with one replica, watched by three sentinels, of which two must agree.
+// A Sentinel is a master with one replica, monitored by three sentinels. Two of them must agree on a failover.
 type Sentinel struct {
-	Master, Replica *Server // roles at the start; a failover swaps the roles, not the fields
+	Master, Replica *Server // servers by their roles at the start; a failover does not change the fields
 	Sentinels       []*Server
 }
 
-// StartSentinel starts the five processes. It returns when the replica is online and every sentinel knows it and the
-// other sentinels, so a failover would succeed. The processes are killed when t ends.
+// StartSentinel starts the five processes. It returns when a failover would succeed, that is, when the replica is
+// online and every sentinel knows the replica and the other sentinels. The processes are killed when t ends.
 //
-// A server counts as down after 1 s of silence, so pausing or killing the master starts a failover. A restarted old
-// master comes back empty and as a master; the sentinels make it a replica after about 5 s.
+// A server is considered down after 1 s without a reply, so a failover begins if the master is suspended or killed. If
+// the old master is restarted, it is empty and a master at first. The sentinels make it a replica after about 5 s.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	s := &Sentinel{Master: Start(t)}
 	s.Replica = start(t, fmt.Sprintf("replicaof 127.0.0.1 %d\n", s.Master.port), nil)
-	// A sentinel asks its master for replicas at once and then every 10 s, so the replica has to be there first.
+	// A sentinel queries its master for replicas immediately and then every 10 s, so the replica must be online first.
 	eventually(t, "replica", s.Master.replicated)
 	config := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 2\n"+
 		"sentinel down-after-milliseconds %[1]s 1000\n"+
@@ -38,11 +38,12 @@ func StartSentinel(t testing.TB) *Sentinel {
 		sentinel := start(t, config, []string{"--sentinel"})
 		s.Sentinels = append(s.Sentinels, sentinel)
 		pace(t, sentinel, "PUBLISH-PERIOD", 100) // until they have found each other
-		// A new master is first pinged after one such period. With the default of 1 s, it would already count as down.
+		// A new master is first pinged after one such period. With the default of 1 s, it would already be considered
+		// down.
 		pace(t, sentinel, "PING-PERIOD", 400)
-		// A replica silent for three of these periods, or five of the above, is not promoted.
+		// A replica is not promoted if it has not replied for three of these periods, or for five ping periods.
 		pace(t, sentinel, "INFO-PERIOD", 1000)
-		// A sentinel stalled for that long does nothing for 30 s. The default is 2 s.
+		// A sentinel that was suspended for this long does nothing for 30 s. The default is 2 s.
 		pace(t, sentinel, "TILT-TRIGGER", 20000)
 	}
 	for _, sentinel := range s.Sentinels {
@@ -56,7 +57,7 @@ func StartSentinel(t testing.TB) *Sentinel {
 	return s
 }
 
-// pace sets a period of a sentinel, in milliseconds; a restart resets it. Before 7.0 the periods are fixed.
+// pace sets a period of a sentinel in milliseconds. A restart resets the period. Before 7.0, the periods are fixed.
 func pace(t testing.TB, sentinel *Server, what string, period int) {
 	t.Helper()
 	if sentinel.old {
@@ -67,12 +68,12 @@ func pace(t testing.TB, sentinel *Server, what string, period int) {
 	}
 }
 
-// Options returns new options for a client that asks the sentinels for the master.
+// Options returns new options for a client that gets the address of the master from the sentinels.
 func (s *Sentinel) Options() *redis.FailoverOptions {
 	return &redis.FailoverOptions{MasterName: masterName, SentinelAddrs: addrs(s.Sentinels)}
 }
 
-// Client returns a new client that follows the master. It is closed when t ends.
+// Client returns a new client that connects to the current master. It is closed when t ends.
 func (s *Sentinel) Client(t testing.TB) *redis.Client {
 	t.Helper()
 	client := redis.NewFailoverClient(s.Options())
@@ -80,11 +81,11 @@ func (s *Sentinel) Client(t testing.TB) *redis.Client {
 	return client
 }
 
-// Failover makes the sentinels swap the roles. It returns once all of them report the new master, which is a master,
-// and the old master is its replica. (To test while there are two masters, send SENTINEL FAILOVER.)
+// Failover makes the sentinels swap the roles. It returns when all sentinels report the new master, and when the old
+// master is its replica. (For a test with two masters, send SENTINEL FAILOVER instead.)
 func (s *Sentinel) Failover(t testing.TB) {
 	t.Helper()
-	before, _ := s.Roles(t) // a server not yet demoted after the previous failover would be chosen, and get stuck
+	before, _ := s.Roles(t) // otherwise, a server that is not demoted yet could be chosen, and the failover would hang
 	eventually(t, "failover", func() error {
 		addr, busy, err := master(s.Sentinels[0].Addr())
 		if err != nil || addr != before.Addr() {
@@ -96,11 +97,11 @@ func (s *Sentinel) Failover(t testing.TB) {
 		return errors.Join(err, errors.New("the master is the old one"))
 	})
 	after := s.AwaitFailover(t, before)
-	_ = before.ReplicaOf(after) // the sentinels would do the same some seconds later
+	_ = before.ReplicaOf(after) // the sentinels would do this only some seconds later
 }
 
-// replicated returns an error until the master's replica is online. "master_link_status:up" on the replica comes too
-// early. The replica must acknowledge a write, here one that leaves nothing behind.
+// replicated returns an error until the replica of the master is online. The replica reports "master_link_status:up"
+// too early, so it must acknowledge a write. This write does not leave a key.
 func (s *Server) replicated() error {
 	client := redis.NewClient(s.Options())
 	defer func() { _ = client.Close() }()
@@ -142,7 +143,7 @@ func watching(sentinel string) error {
 	return nil
 }
 
-// master returns the master's address according to the sentinel, and whether a failover is under way there.
+// master returns the address of the master according to a sentinel, and whether this sentinel is running a failover.
 func master(sentinel string) (addr string, busy bool, err error) {
 	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel})
 	defer func() { _ = client.Close() }()

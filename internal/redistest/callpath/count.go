@@ -14,11 +14,11 @@ import (
 	"strings"
 )
 
-// A function is a declared function or a function literal that ran.
+// A function is a declared function or a function literal that was called.
 type function struct{ file, name string }
 
-// ran returns the functions that have a counted block in a coverage profile. The paths in the profile begin with
-// module; the current folder is the module's.
+// ran returns the functions that have a block with a count above zero in a coverage profile. The paths in the profile
+// begin with module, and the current folder must be the root of this module.
 func ran(profile io.Reader, module string) ([]function, error) {
 	found := map[function]bool{}
 	files := map[string]*file{}
@@ -62,7 +62,7 @@ func parse(name string) (*file, error) {
 	return f, err
 }
 
-// functionAt returns the name of the innermost function at a position. A literal is named after its line.
+// functionAt returns the name of the innermost function at a position. The name of a literal contains its line.
 func (f *file) functionAt(line, column int) (name string) {
 	ast.Inspect(f.tree, func(n ast.Node) bool {
 		if n == nil {

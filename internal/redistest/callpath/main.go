@@ -1,5 +1,5 @@
-// Command callpath makes one call on a Redis server, and writes the coverage of that call alone. .ci/callpath builds it
-// with coverage and counts the functions.
+// Command callpath makes one call on a Redis server, and writes the coverage of only this call. .ci/callpath builds the
+// command with coverage, and counts the functions.
 package main
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// main takes the server's address, the name of the call, and the folder for the coverage; or "count", the module's path
-// and a coverage profile, to list the functions that ran.
+// main takes the address of the server, the name of the call and the folder for the coverage. Alternatively, it takes
+// "count", the path of the module and a coverage profile, and lists the functions that were called.
 func main() {
 	if os.Args[1] == "count" {
 		profile, err := os.Open(os.Args[3])
@@ -32,7 +32,7 @@ func main() {
 	call(os.Args[1], os.Args[2], os.Args[3])
 }
 
-// call makes calls until everything is warm, and then one more, whose coverage it writes to dir.
+// call makes calls until connections and caches are warm. Then it makes another call, and writes its coverage to dir.
 func call(addr, call, dir string) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer func() { _ = rdb.Close() }()
@@ -50,7 +50,7 @@ func call(addr, call, dir string) {
 	}
 	next(ctx, "WARM")
 	next(ctx, "WARM")
-	time.Sleep(50 * time.Millisecond) // until what follows the opening has ended
+	time.Sleep(50 * time.Millisecond) // until the work after the opening has ended
 	if call == "request" {
 		next(ctx, "WARM")
 	} else {

@@ -1,4 +1,5 @@
-// Package memory is a Redis in memory for tests. It is not part of redistest, whose users need no miniredis.
+// Package memory provides a Redis in memory for tests. It is not part of redistest, so that users of redistest do not
+// need miniredis.
 package memory
 
 import (
@@ -15,16 +16,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Redis is a miniredis with a replication ID. In a bubble of testing/synctest, it takes its time from the bubble,
-// also for expiries.
+// A Redis is a miniredis with a replication ID. In a bubble of testing/synctest, it uses the clock of the bubble, and
+// keys expire by this clock.
 type Redis struct {
 	*miniredis.Miniredis
 	t      testing.TB
-	ahead  time.Duration // of the clock, as SetClock set it last
-	denied atomic.Value  // the command that is denied, a string
+	ahead  time.Duration // difference of the clock from the bubble after the last SetClock
+	denied atomic.Value  // denied command, a string
 }
 
-// Start starts a Redis, which ends with the test.
+// Start starts a Redis. It is stopped at the end of the test.
 func Start(t testing.TB) *Redis {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
@@ -34,11 +35,13 @@ func Start(t testing.TB) *Redis {
 	return r
 }
 
-// Deny makes the server refuse a command, also in scripts, as an ACL does; "" permits all commands.
+// Deny makes the server reject a command like an ACL, including the calls of the command in scripts. With "", all
+// commands are allowed.
 func (m *Redis) Deny(command string) { m.denied.Store(command) }
 
-// SetClock stops the clock at now or, if now is zero, lets it run with the bubble's. Keys expire at the same instants
-// as before, as on a server; miniredis stores how long they live. A key that has expired stays gone.
+// SetClock stops the clock at now or, if now is zero, lets it run with the clock of the bubble. Keys must expire at the
+// same instants as before, as on a server. SetClock adjusts them, because miniredis stores durations. A key that has
+// expired does not return.
 func (m *Redis) SetClock(now time.Time) {
 	ahead, lives := time.Duration(0), map[string]time.Duration{}
 	if !now.IsZero() {
@@ -53,7 +56,7 @@ func (m *Redis) SetClock(now time.Time) {
 	m.ahead = ahead
 	m.SetTime(now)
 	if goesBack {
-		m.ClockTTL(true) // counts from now on
+		m.ClockTTL(true) // keys age again
 	}
 	for key, left := range lives {
 		m.SetTTL(key, left)
@@ -64,7 +67,8 @@ func (m *Redis) SetClock(now time.Time) {
 func (m *Redis) Client(hooks ...redis.Hook) *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Addr: "127.0.0.1:6379", // a name would be looked up outside the bubble
-		// No command waits for a connection: go-redis reuses the timers of such waits, and bubbles cannot share timers.
+		// No command has to wait for a connection. go-redis would reuse the timers of such waits, and bubbles cannot
+		// share timers.
 		PoolSize: 1000,
 		Dialer:   func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
 	})
@@ -75,13 +79,13 @@ func (m *Redis) Client(hooks ...redis.Hook) *redis.Client {
 	return client
 }
 
-// AddReplicationID gives a miniredis a replication ID, which it lacks and a ledger needs. change changes the ID, as a
-// restart does.
+// AddReplicationID adds a replication ID to a miniredis, which has none, because a ledger needs this ID. The returned
+// function changes the ID like a restart.
 func AddReplicationID(m *miniredis.Miniredis) (change func()) {
 	return addReplicationID(m, func(string) bool { return false })
 }
 
-// addReplicationID is AddReplicationID for a server that denies commands.
+// addReplicationID is AddReplicationID for a server that can deny commands.
 func addReplicationID(m *miniredis.Miniredis, denied func(command string) bool) (change func()) {
 	if m.Server() == nil { // the first connection starts it
 		if conn, err := m.Dial(); err == nil {
