@@ -128,7 +128,7 @@ func TestStalledServerAndManyTypes(t *testing.T) {
 				client := m.Client(everyCall(func(cmds []redis.Cmder, send func() error) error {
 					for _, cmd := range cmds {
 						if stepOf(cmd) == test.hangs {
-							time.Sleep(time.Until(began.Add(time.Second))) // meanwhile, all types get here
+							time.Sleep(time.Until(began.Add(time.Second))) // all types reach this step within a second
 							hangs.Store(true)
 						}
 					}

@@ -52,7 +52,7 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) error {
 		return h.formAgain(w, numbers, in, http.StatusBadRequest,
 			"The missing numbers among these are in more than "+count(mostListed)+" places. Enter a smaller range.")
 	}
-	in.At = at.Format(formTime) // if the form is sent again, it contains the same explanation
+	in.At = at.Format(formTime) // all attempts must store the same explanation
 	defer h.audits.explained(periodKey{s.Key, p.Start.Unix()})
 	if err := store(r.Context(), s.Explanations, e, report.Unexplained); err != nil {
 		h.logFailure(r, "an explanation was not saved", err)

@@ -138,7 +138,7 @@ var formula = regexp.MustCompile(`(^|[;,\t])([=+\-@\t\r])`)
 
 // quoted returns a cell in quotation marks. It inserts a ' before each character that formula matches.
 func quoted(cell string) string {
-	for formula.MatchString(cell) { // a single replacement would miss the second of two adjacent matches
+	for formula.MatchString(cell) { // one replacement would miss the second of two adjacent matches
 		cell = formula.ReplaceAllString(cell, "$1'$2")
 	}
 	return `"` + strings.ReplaceAll(strings.ToValidUTF8(cell, "\ufffd"), `"`, `""`) + `"`

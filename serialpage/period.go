@@ -63,7 +63,7 @@ func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 			return unavailable(err)
 		}
 		if len(v.Saved) > 0 {
-			query = nil // so that the form is not filled in with the saved explanation
+			query = nil // what was saved does not fill the form again
 		}
 		if a.UnexplainedCount > 0 || query.Get("first") != "" { // keeps typed input
 			v.Form = newForm(numbers, query)

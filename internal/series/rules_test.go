@@ -431,7 +431,7 @@ func (h *history) run(s *sent) Reply {
 		return r
 	}
 	require.Equal(h.t, h.model.record(), h.rdb.HGetAll(h.t.Context(), "serial:{IS}").Val(), trace)
-	if lives <= 0 || h.model.opened && (lives < end || recordLives == 0) { // nobody's key lives for less than before
+	if lives <= 0 || h.model.opened && (lives < end || recordLives == 0) { // no key may expire earlier than before
 		lives = end
 	}
 	require.Equal(h.t, lives, h.m.TTL(key), trace)
@@ -581,7 +581,7 @@ func (h *history) step() {
 		h.rdb.Set(h.t.Context(), counterOf(label), c.seen[label]-1, 9*24*time.Hour)
 		h.run(&sent{caller: c, day: c.day(h.now), n: 1, limit: MaxSeq, highWater: c.seen[label], options: all})
 		h.rdb.Set(h.t.Context(), counterOf(label), content, 9*24*time.Hour)
-	case event == 20 && sequence.MatchString(h.content(label)): // somebody raises it, and removes the expiry
+	case event == 20 && sequence.MatchString(h.content(label)): // a person raises it and removes the expiry
 		h.rdb.Incr(h.t.Context(), counterOf(label))
 		h.rdb.Persist(h.t.Context(), counterOf(label))
 	case event == 21:
