@@ -651,7 +651,7 @@ func TestAuditAllWhileIssuing(t *testing.T) {
 		require.EqualValues(t, 2, got.Periods[2].BeyondCount)
 		require.Len(t, got.Without, 1)
 
-		m.Del("serial:{IS}:20000103") // what is stored of that day was never issued, as far as Redis knows
+		m.Del("serial:{IS}:20000103") // without it, the stored numbers of that day were never issued
 		got, err = gen.AuditAll(t.Context(), "IS", used(numbers...))
 		require.NoError(t, err)
 		require.EqualValues(t, 3, got.Periods[2].BeyondCount)

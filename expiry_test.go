@@ -339,7 +339,7 @@ func TestManyAcrossABorder(t *testing.T) {
 			continue
 		}
 		runInBubble(t, v.name, func(t *testing.T, m *simulation) {
-			// Opening the period takes a while, and no block may be in flight at the boundary.
+			// Opening the period takes some time, and no block may be in flight at the boundary.
 			time.Sleep(time.Until(utc(t, v.border)) - 330*time.Millisecond)
 			far := network(20 * time.Millisecond)
 			opts := slices.Concat(v.opts, ledgerIf(i%2 == 0, 37), []serial.Option{serial.WithLocation(time.UTC)})

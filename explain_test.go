@@ -281,7 +281,7 @@ func TestAnswersLostWithinASecond(t *testing.T) {
 		require.NoError(t, gen.Flush(t.Context()))
 		requireCalls("1.9s: IS from 12, answer lost: 1 attempt at 1.9s")
 
-		// While a reply may still come, more answers may be lost, so Flush waits for it first.
+		// As long as a reply can still arrive, it can also be lost, so Flush must wait for it first.
 		time.Sleep(9*time.Second - time.Since(begin))
 		next.set(late)
 		brief, cancel := context.WithTimeout(t.Context(), 100*ms)
@@ -295,14 +295,15 @@ func TestAnswersLostWithinASecond(t *testing.T) {
 		time.Sleep(10100*ms - time.Since(begin))
 		requireCalls("10s: PO from 8, caller left at 10s", "10s: IS from 25, answer lost: 1 attempt at 9.6s")
 
-		// Another day has its own second.
+		// The interval of a second must be separate for another day.
 		time.Sleep(24*time.Hour - 200*ms - time.Since(begin))
 		begin = time.Now()
 		lost(0, "IS")
 		lost(300*ms, "IS")
 		requireCalls("0s: IS from 27, answer lost: 1 attempt at 0s", "300ms: IS from 1, answer lost: 1 attempt at 300ms")
 
-		// While the hook is busy for longer, they are merged all the same. Flush lists those that it has given up.
+		// The hook is busy for longer. The explanations must still be merged, and Flush must list those for which the
+		// hook has given up.
 		busy.Store(int64(3500 * ms))
 		for i := range 3 {
 			lost(time.Duration(i+2)*time.Second, "IS")

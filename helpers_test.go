@@ -30,10 +30,11 @@ import (
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{}) // go-redis logs every connection to a server that a test kills
 	redistest.RunAtOnce(8)
-	// The first lookup creates a channel for all others. If created in a synctest bubble, it could not be used outside.
+	// The first lookup creates a channel that all later lookups use. If it were created in a synctest bubble, it could
+	// not be used outside of the bubble.
 	_, _ = net.LookupHost("localhost")
 	code := m.Run()
-	// Abandoned commands continue, and end within ten seconds if the server does not answer.
+	// Abandoned commands keep running, and end within ten seconds if the server does not reply.
 	for deadline := time.Now().Add(20 * time.Second); code == 0; {
 		leaked := goleak.Find()
 		if leaked == nil {
@@ -53,7 +54,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 
 var errBoom = errors.New("boom")
 
-const lockExpiry = 8 * time.Second // the longest that a crashed opener may delay the others
+const lockExpiry = 8 * time.Second // longest delay of other callers after a process crashed during an opening
 
 func newGenerator(t testing.TB, client redis.UniversalClient, opts ...serial.Option) *serial.Generator {
 	t.Helper()

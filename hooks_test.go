@@ -139,7 +139,7 @@ func TestHooks(t *testing.T) {
 		require.NoError(t, gen.Prepare(ctx, "IS"))
 		requireLines()
 
-		// Redis's clock is an hour ahead: the hook runs once, on the next day.
+		// Redis's clock is an hour ahead. The hook must run once, on the next day.
 		m.SetTime(time.Now().Add(24 * time.Hour))
 		time.Sleep(23*time.Hour + 30*time.Minute)
 		m.SetTime(time.Now().Add(59 * time.Minute))
@@ -413,7 +413,7 @@ func TestLogHooksOfFailures(t *testing.T) {
 			"INFO serial: invalid request: context canceled"},
 		{left, context.Canceled, "INFO context canceled"},
 		{late, context.DeadlineExceeded, "WARN context deadline exceeded"},
-		{nil, context.Canceled, "ERROR context canceled"}, // the floor's own
+		{nil, context.Canceled, "ERROR context canceled"}, // error that the floor returned
 		{left, errBoom, "ERROR another failure"},          // before the caller left
 		{nil, io.EOF, "ERROR EOF"},
 		{nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)},
@@ -473,7 +473,7 @@ func TestLogHooksKeepSecrets(t *testing.T) {
 			errOf(generator("an example's key", serial.WithLast(740_291)).Next(ctx, "ORD")),
 			errOf(other.Next(ctx, "ORD")),
 			errOf(other.NextOnce(ctx, "ORD", "ticket-9")),
-			m.Set(counter, "740255"), // it goes back
+			m.Set(counter, "740255"), // the counter goes back
 			errOf(gen.Next(ctx, "ORD")),
 		)
 		m.Del(counter)

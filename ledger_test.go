@@ -90,7 +90,8 @@ func testLedger(t *testing.T, b backend) {
 		require.Len(t, l.reservations(), 1)
 	})
 
-	// Whatever happens to the keys, the next number is above everything reserved, and one new block is enough.
+	// Whichever keys are lost, the next number must be above everything that was reserved, and only one new block must
+	// be needed.
 	for name, harm := range map[string]func(s *series) error{
 		"both keys":          func(s *series) error { return s.rdb.Del(s.t.Context(), s.record, s.counter).Err() },
 		"the counter":        func(s *series) error { return s.rdb.Del(s.t.Context(), s.counter).Err() },

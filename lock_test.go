@@ -244,15 +244,17 @@ func TestRedlock(t *testing.T) {
 	servers[1].Kill()
 	before := time.Now()
 	opens("ONE")
-	// By chance two callers may get one of the two servers each. That costs up to 4 s each time, to wait for the third
-	// server and to release. A lock that was never released would cost the others 8 s.
+	// By chance, two callers can each get the lock on one of the two servers. This costs up to 4 s each time, for the
+	// wait for the third server and for the release. If a lock were never released, other callers would have to wait
+	// for 8 s.
 	require.Less(t, time.Since(before), 12*time.Second)
 
 	servers[2].Pause()
 	before = time.Now()
 	_, err := gen.Next(t.Context(), "TWO")
 	require.Less(t, time.Since(before), 15*time.Second, "ten, and five more on a busy machine")
-	// On a busy machine, a take may be the last step in time. Then the failure of the lock servers comes second.
+	// On a busy machine, time can run out while a number is taken. The failure of the lock servers is then the second
+	// error.
 	require.Regexp(t, "lock servers|; before that: dial tcp", err.Error())
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
 	require.NoError(t, errOf(gen.Next(t.Context(), "ONE")), "an open period needs no lock")

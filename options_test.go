@@ -28,7 +28,8 @@ func TestReplicas(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	replica := redistest.StartReplica(t, master)
-	// Many connections, used in turn, expose a WAIT on a connection other than the write's: it confirms falsely.
+	// The connections are used in turn. If WAIT were sent on another connection than the write, it would confirm
+	// numbers that no replica has.
 	opt := master.Options()
 	opt.PoolFIFO, opt.MinIdleConns, opt.PoolSize = true, 8, 8
 	b := backend{client: func(t *testing.T) redis.UniversalClient { return closing(t, redis.NewClient(opt)) }}
@@ -196,7 +197,7 @@ func testReplicas(t *testing.T, b backend, replicas ...*redistest.Server) {
 			requireSeq(t, 20)(s.gen.Peek(t.Context(), "IS"))
 			s.next(s.generator(), 21) // without WithReplicas, calls are not delayed
 		})
-		// Unconfirmed numbers do not raise the high-water mark, so the counter may go back below them.
+		// Unconfirmed numbers must not raise the high-water mark, so the counter may go back below them.
 		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 2, time.Hour).Err())
 		s.next(s.gen, 3)
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 3))
@@ -375,8 +376,8 @@ func TestLast(t *testing.T) {
 			require.NoError(t, gen.Raise(ctx, "IS", 9), "the counter is above it already")
 			require.NoError(t, errOf(gen.Scheme().Number("IS", serial.At(time.Now()), 9999)))
 
-			// If the floor's answer is above the range, the range is used up. The next range continues above the
-			// answer.
+			// If the floor returns a sequence above the range, the range must be exhausted. The next range must
+			// continue above this sequence.
 			floored := limited(9, fixedFloor(40))
 			require.ErrorIs(t, errOf(floored.Next(ctx, "FL")), serial.ErrExhausted)
 			require.ErrorIs(t, errOf(floored.NextOnce(ctx, "FL", "a")), serial.ErrExhausted)
@@ -636,7 +637,7 @@ func TestSharedCounterScheme(t *testing.T) {
 	require.Equal(t, []string{"CN2103-0005"}, texts(r.Beyond))
 	require.EqualValues(t, []int64{1, 1}, []int64{r.OtherCount, r.ForeignCount})
 
-	// Without a type, widths still decide where a number ends.
+	// The numbers contain no type. The widths in the template must determine where a number ends.
 	never := serial.WithPeriod(serial.Never)
 	for text, opts := range map[string][]serial.Option{
 		"202110240001": options(serial.WithTemplate("{date:yyyyMMdd}{seq:4}")),

@@ -49,7 +49,7 @@ func TestTakeoverOnServer(t *testing.T) {
 }
 
 func testTakeover(t *testing.T, b backend) {
-	// stray returns a generator of a zone in which it is the same day, with other bounds.
+	// stray returns a generator in a zone in which it is the same day, but the day has other bounds.
 	stray := func(s *series, opts ...serial.Option) *serial.Generator {
 		_, offset := time.Now().In(s.loc).Zone()
 		return s.generator(append([]serial.Option{serial.WithLocation(time.FixedZone("stray", offset+3600))}, opts...)...)
@@ -161,7 +161,7 @@ func TestOneCalendar(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newClockSeries(t)
-			s.ClockTTL(false) // the record lives on
+			s.ClockTTL(false) // so that the record does not expire
 			first, next := s.generator(test.first...), s.generator(test.next...)
 			refused := func() {
 				t.Helper()
@@ -253,7 +253,8 @@ func TestLabelsAfterAFastClock(t *testing.T) {
 	}
 	requireResult(t, "IS202110290001")(next(29))
 
-	// A Raise without a ledger never takes a series out of it, not even out of a period that lies in the future.
+	// Raise of a generator without a ledger must not stop the use of the ledger, even if the current period lies in the
+	// future.
 	s.at(30, 12)
 	require.NoError(t, s.generator(ledgerIf(true, 10)...).Raise(t.Context(), "IS", 0))
 	s.at(29, 12)
@@ -333,7 +334,8 @@ func TestPrintsOutliveTakeovers(t *testing.T) {
 		}
 	}
 
-	// A zone that is ahead has entered the 25th, so another print must wait until that has passed everywhere.
+	// A process in a zone that is ahead has opened the 25th, so the print mark must not change until the 25th has ended
+	// in every zone.
 	s.at(24, 12)
 	east := s.generator(serial.WithTemplate(lettered), serial.WithLocation(time.FixedZone("east", 14*3600)))
 	require.NoError(t, errOf(east.Next(t.Context(), "Z")))
@@ -343,8 +345,8 @@ func TestPrintsOutliveTakeovers(t *testing.T) {
 	s.at(26, 0)
 	require.NoError(t, errOf(day.Next(t.Context(), "Z")))
 
-	// A clock that is ahead enters the 28th. Until that has passed, there is only one print, and none for labels used
-	// before.
+	// While the clock is ahead, the 28th is opened. Until the 28th has ended, the print mark must not change, and
+	// labels that were used before must not get another one.
 	s.at(28, 12)
 	require.NoError(t, errOf(letters.Next(t.Context(), "Z")))
 	s.at(27, 12)

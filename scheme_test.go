@@ -184,7 +184,7 @@ func TestTemplatesRefused(t *testing.T) {
 		"WithRetention(1): Never has one period")
 	newScheme(t, serial.WithPeriod(serial.PerWeek)) // a date determines its week
 	newScheme(t, serial.WithLast(7), serial.WithStart(7), serial.WithUntil(serial.On(0, 0, 0)),
-		serial.WithUntil(auditedDay)) // the last option counts
+		serial.WithUntil(auditedDay)) // the last option applies
 }
 
 func TestSchemeErrors(t *testing.T) {
@@ -289,8 +289,8 @@ func TestPeriodOfNever(t *testing.T) {
 				require.Equal(t, ok, label == "all", "%d %v", zone, at)
 				require.Equal(t, ok, start.Unix() == 0, "%d %v", zone, at)
 				require.Equal(t, ok, errOf(s.Audit("IS", at, 0, used())) == nil, "%d %v", zone, at)
-				// Where the first instant is in 1969, no number prints it, and the period ends as the last day begins,
-				// or before.
+				// If the first instant is in 1969, no number can print it. The period then ends at the beginning of the
+				// last day or earlier.
 				printed := ok && !(at == serial.At(time.Unix(0, 0)) && zone < 0) &&
 					(at != end || template == "{type}{seq}" || zone > 0)
 				require.Equal(t, printed, errOf(s.Number("IS", at, 1)) == nil, "%d %v %s", zone, at, template)
@@ -388,7 +388,7 @@ func TestWithEarlier(t *testing.T) {
 		}
 	}
 
-	// If two schemes read a text as numbers of two periods, AuditAll counts it in both, and once in each.
+	// Two schemes read a text as numbers of two periods. AuditAll must count the text once in each of the periods.
 	days, other := newScheme(t, serial.WithTemplate("{type}{date:yyMMdd}{seq:4}")),
 		newScheme(t, serial.WithTemplate("{type}{date:ddMMyy}{seq:4}"))
 	last := []serial.Number{must(days.Parse("IS1211210001")), must(days.Parse("IS2111120001"))}

@@ -65,7 +65,7 @@ func TestBehaviourThroughSentinel(t *testing.T) {
 	sentinel := redistest.StartSentinel(t)
 	testBehaviour(t, backend{client: func(t *testing.T) redis.UniversalClient { return sentinel.Client(t) }})
 
-	// After a failover that loses nothing, numbers continue. Calls may fail for a while.
+	// After a failover that loses no data, numbers must continue. Calls may fail for a short time.
 	gen := newGenerator(t, sentinel.Client(t), serial.WithLocation(noon()))
 	require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 10)))
 	require.EqualValues(t, 1, sentinel.Client(t).Do(t.Context(), "WAIT", 1, 5000).Val())
@@ -211,7 +211,7 @@ func testFloor(t *testing.T, b backend) {
 				return f(ctx)
 			}))
 		}
-		for _, wrong := range []error{errBoom, context.DeadlineExceeded} { // the floor's own error
+		for _, wrong := range []error{errBoom, context.DeadlineExceeded} { // errors that the floor returns
 			s.refused(floor(func(context.Context) (int64, error) { return 0, wrong }), wrong)
 		}
 		for _, n := range []int64{-1, 10000} {
@@ -225,7 +225,7 @@ func testFloor(t *testing.T, b backend) {
 		})
 		require.Empty(t, s.keys(), "nothing is written, and the lock is released")
 
-		// The floor's context ends before the lock expires, and has the caller's values.
+		// The context of the floor must end before the lock expires, and have the values of the caller's context.
 		type key struct{}
 		ctx := context.WithValue(t.Context(), key{}, "value")
 		gen := floor(func(ctx context.Context) (int64, error) {
@@ -274,7 +274,7 @@ func testCounterLost(t *testing.T, b backend) {
 			s.next(s.gen, 4) // above what the process has issued, although the operator said 0
 			require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
 
-			// A floor repairs it. The process's own numbers count too.
+			// A floor repairs the counter. The numbers that the process has issued count, too.
 			gen := s.generator(serial.WithFloor(func(_ context.Context, typ string, start time.Time) (int64, error) {
 				require.Equal(t, "IS "+s.day+" 000000", typ+start.Format(" 20060102 150405"))
 				return 4, nil
@@ -422,7 +422,7 @@ func testStart(t *testing.T, b backend) {
 		require.NoError(t, start.Raise(t.Context(), "UP", 3))
 		requireSeq(t, 0)(s.gen.Peek(t.Context(), "UP"))
 		requireResult(t, "UP"+s.day+"9000")(s.gen.Next(t.Context(), "UP"))
-		for floor, want := range map[int64]int64{2: 3, 20: 21} { // the floor knows of used numbers
+		for floor, want := range map[int64]int64{2: 3, 20: 21} { // answers of the floor for used numbers
 			gen, typ := s.generator(serial.WithStart(8), fixedFloor(floor)), fmt.Sprint("FL", floor)
 			requireSeq(t, want)(gen.NextNumber(t.Context(), typ))
 		}
@@ -470,7 +470,7 @@ func TestNewRefuses(t *testing.T) {
 	refuse("the date 2011-12-30 has no business day in Pacific/Apia", rdb, apia,
 		serial.WithUntil(serial.On(2011, time.December, 30)))
 	newGenerator(t, rdb, serial.WithLast(7), serial.WithStart(7), serial.WithUntil(serial.On(0, 0, 0)),
-		serial.WithUntil(today)) // the last one counts
+		serial.WithUntil(today)) // the last option applies
 	for _, share := range []float64{-0.1, 1.1, math.NaN()} {
 		refuse(fmt.Sprintf("WithHooks: NearlyExhaustedAt %v: want more than 0 and at most 1, or 0 for 0.8", share), rdb,
 			serial.WithHooks(serial.Hooks{NearlyExhaustedAt: share}))
@@ -664,7 +664,7 @@ func TestRestart(t *testing.T) {
 			require.NotErrorIs(t, err, context.DeadlineExceeded)
 			require.Less(t, time.Since(before), 10*time.Second)
 			server.Restart(t)
-			require.EventuallyWithT(t, func(c *assert.CollectT) { // go-redis holds dead connections for a moment
+			require.EventuallyWithT(t, func(c *assert.CollectT) { // go-redis keeps closed connections for a moment
 				got, err := gen.Next(t.Context(), "IS")
 				if kept == "yes" {
 					require.NoError(c, err)
@@ -716,7 +716,7 @@ func TestServerRefuses(t *testing.T) {
 	require.NoError(t, errOf(newGenerator(t, admin, serial.WithLocation(noon())).Next(t.Context(), "OPEN")))
 	config := func(name, value string) { require.NoError(t, admin.ConfigSet(t.Context(), name, value).Err()) }
 	types := 0
-	// refused requires that the first number of a day and a later one are refused.
+	// refused requires that the calls for the first number of a day and for a later one fail.
 	refused := func(o *redis.Options, code string, says ...string) {
 		t.Helper()
 		require.Regexp(t, "(?m)^\\| `("+code+").*`.* \\| .{20,} \\| .{20,} \\|$", guide(t, "errors.md"))

@@ -381,7 +381,7 @@ func TestCallerLeaves(t *testing.T) {
 		require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 1, Cause: CallerLeft}}, x.explained())
 		require.EqualValues(t, 1, x.asked.Load())
 	})
-	// A number that is stored is no gap.
+	// A number that is stored must not become a gap.
 	inBubble(t, withLedger(2*time.Second), func(t *testing.T, x *fixture) {
 		x.request = "id"
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -397,7 +397,7 @@ func TestCallerLeaves(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, n.Repeated)
 	})
-	// Only a query to a floor ends with its caller.
+	// Only a query of a floor must end with its caller.
 	inBubble(t, func(_ *fixture, c *Config) {
 		c.Floor = func(ctx context.Context, _ string, _ time.Time) (int64, error) {
 			<-ctx.Done()
@@ -612,7 +612,7 @@ func TestLedgerIsLate(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 10, Cause: BlockBurned}}, x.explained())
 	})
-	// Nothing is known of its numbers if callers without a ledger issue numbers of the period, too.
+	// If callers without a ledger issue numbers of the period, too, the state of the numbers is not known.
 	inBubble(t, withLedger(9*time.Second), func(t *testing.T, x *fixture) {
 		other := *x.Config
 		other.Reserve = nil
@@ -623,7 +623,7 @@ func TestLedgerIsLate(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		require.Empty(t, x.explained())
 	})
-	// A floor that heeds its context returns its own error half a second before.
+	// A floor that observes its context returns its own error half a second earlier.
 	inBubble(t, func(_ *fixture, c *Config) {
 		c.Floor = func(ctx context.Context, _ string, _ time.Time) (int64, error) {
 			<-ctx.Done()

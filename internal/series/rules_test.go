@@ -53,13 +53,13 @@ type model struct {
 	entered, ahead    day
 	mark              string
 	ledger            bool
-	start, startAhead int64     // sequence before the first
+	start, startAhead int64     // sequence before the first one of the current period, and of the prepared ones
 	jump, run         [2]string // last jump and doubtful run
 	printed, reserved string    // labels from which on the print mark is the present one, and numbers are in a ledger
 	ceiling           int64
 	copied, id        string
 	wrote, opened     bool  // the request writes, and it opens a period or raises its counter
-	reply             Reply // what the reply must say
+	reply             Reply // expected reply
 }
 
 // greatest returns the largest label that was ever used.
@@ -391,7 +391,7 @@ func (h *history) run(s *sent) Reply {
 	usual := s.options.Grant == nil && s.options.Purpose == "" && s.options.Next == nil
 	var byRules any
 	var data string
-	if usual { // all the rules say the same, so they are applied to a copy
+	if usual { // all rules must give the same result, so they are applied to a copy
 		for _, key := range []string{"serial:{IS}", counterOf(s.label)} {
 			h.rdb.Copy(h.t.Context(), key, strings.Replace(key, "IS", "twin", 1), 0, true)
 		}
@@ -569,7 +569,7 @@ func (h *history) step() {
 		h.prepare(c)
 	case event == 17 && len(h.old) > 0: // late, or repeated
 		h.run(h.old[h.IntN(len(h.old))])
-	case event == 18: // A counter is lost. What a floor or an operator said before that is worth nothing after it.
+	case event == 18: // A counter is lost. Earlier answers of a floor or an operator must not be used afterwards.
 		h.m.Del(counterOf(label))
 		if h.IntN(2) == 0 {
 			other := []string{"abc", " 5", "1e3", "0x10", "007", "-5"}[h.IntN(6)]
@@ -589,7 +589,7 @@ func (h *history) step() {
 		h.restart()
 	case event < 25 && event > 21 && h.now == h.right: // the server's clock jumps ahead
 		h.set(h.now + 86400*(1+h.Int64N(3)))
-	case event < 28 && event > 24: // it is right again
+	case event < 28 && event > 24: // the clock is corrected
 		h.set(h.right)
 	case event == 28: // midnight, or the last second before it
 		h.pass(86400 - h.now%86400 - h.Int64N(2))

@@ -321,7 +321,8 @@ func TestStalled(t *testing.T) {
 		x.trip(t, 200*time.Microsecond)
 		answer, release := x.hold()
 		start := time.Now()
-		// The first stalls after 5 ms and 10 round trips, and gives its place to the next one when that comes.
+		// The first pipeline counts as stalled after 5 ms and 10 round trips. When the next item arrives, it gets the
+		// slot.
 		want := []time.Duration{0, 17 * time.Millisecond}
 		for len(want) < 21 {
 			want = append(want, want[len(want)-1]+wire.StallInterval)

@@ -445,7 +445,7 @@ func TestNoConnectionBecomesFree(t *testing.T) {
 		require.True(t, waited)
 		require.Empty(t, c.lostErrors(), "the first attempt was not sent")
 	})
-	// Otherwise, the wait ends before the deadline, so that the caller learns that nothing was sent.
+	// Otherwise, the wait must end before the deadline, so that the error can report that nothing was sent.
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.warm(t)
 		x.redis.AddHook(hook(func(ctx context.Context, _ []redis.Cmder, _ func() error) error {
