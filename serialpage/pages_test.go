@@ -168,6 +168,8 @@ func TestSeriesPage(t *testing.T) {
 		g.audits.explained(periodKey{"IS", midnight.AddDate(0, 0, -2).Unix()})
 		g.read(200, seriesPage)
 		g.read(200, "/numbers/")
+		g.show(200, "/numbers/series.csv?key=IS")
+		g.show(200, "/numbers/series.json?key=IS")
 		time.Sleep(resultAge)
 		g.read(200, seriesPage)
 		g.compare("series.golden")

@@ -442,7 +442,11 @@ func (g *golden) read(status int, path string, headers ...string) (page string) 
 // blocks matches the ends of what begins a new line.
 var blocks = regexp.MustCompile(`</(tr|p|h1|h2|li|dt|dd|div|nav|figure|button|form)>`)
 
+// fractions matches the fractions of seconds, which depend on how long a test has waited for a check.
+var fractions = regexp.MustCompile(`\.[0-9]+Z`)
+
 func (g *golden) add(status int, path, text string, headers []string) {
+	text = fractions.ReplaceAllString(text, "Z")
 	text = strings.NewReplacer("\ufeff", `\ufeff`, "\r\n", "\\r\\n\n", "\u202e", `\u202e`).Replace(text)
 	fmt.Fprintf(g, "\n==== %d %s %s\n%s\n", status, path, strings.Join(headers, " "), strings.TrimSpace(text))
 }
