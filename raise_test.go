@@ -298,8 +298,8 @@ func TestPrintsOfAPeriod(t *testing.T) {
 					"Takeover": other.Takeover(t.Context(), "IS", 9),
 				} {
 					require.ErrorIs(t, err, serial.ErrConflict, "%s: %s", foreign, call)
-					require.ErrorContains(t, err, "give it its old template and key until 2021-10-24 has ended, and then the new "+
-						"one to all processes")
+					require.ErrorContains(t, err, "use the old template and key until 2021-10-24 has ended, then switch all "+
+						"processes to the new ones")
 				}
 				again, err := textOf(other.NextOnce(t.Context(), "IS", "request"))
 				if name == "hidden" || name == "rotated" {
