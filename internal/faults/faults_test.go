@@ -321,22 +321,28 @@ func TestScenarios(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/%+v", f.name, p), func(t *testing.T) {
 				t.Parallel()
-				e := newEnv(t, topology, p, false, 12*time.Hour)
-				e.workers = startWorkers(t, e.setting, e.journal, 2)
-				e.awaitService(now(), "at first")
-				time.Sleep(200 * time.Millisecond)
-				e.random, e.hold = rand.New(rand.NewPCG(0, 0)), 400*time.Millisecond
-				from := now()
-				heal := f.strike(e)
-				e.workers.replace()
-				time.Sleep(e.hold)
-				heal()
-				e.workers.replace()
-				e.awaitService(now(), f.name)
-				e.journal.mayLoseBlocks(from, now(), f.blocks+4) // and reservations of those killed
-				e.workers.stop()
-				v := e.journal.check(e.setting, e.allowance())
-				if i == 0 {
+				run := func() (*env, *verdict) {
+					e := newEnv(t, topology, p, false, 12*time.Hour)
+					e.workers = startWorkers(t, e.setting, e.journal, 2)
+					e.awaitService(now(), "at first")
+					time.Sleep(200 * time.Millisecond)
+					e.random, e.hold = rand.New(rand.NewPCG(0, 0)), 400*time.Millisecond
+					from := now()
+					heal := f.strike(e)
+					e.workers.replace()
+					time.Sleep(e.hold)
+					heal()
+					e.workers.replace()
+					e.awaitService(now(), f.name)
+					e.journal.mayLoseBlocks(from, now(), f.blocks+4) // and reservations of those killed
+					e.workers.stop()
+					return e, e.journal.check(e.setting, e.allowance())
+				}
+				e, v := run()
+				if i == 0 { // on a busy machine, nothing may have been lost at first
+					for tries := 1; tries < 5 && len(v.findings[duplicates]) == 0; tries++ {
+						_, v = run()
+					}
 					require.NotEmpty(t, v.findings[duplicates], "the checker must find duplicates")
 					return
 				}

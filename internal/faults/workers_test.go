@@ -65,8 +65,9 @@ func (w *workers) start() {
 		return
 	}
 	w.started++
-	w.setting.Seed++
-	config, _ := json.Marshal(w.setting)
+	own := w.setting // a copy, because other goroutines read w.setting
+	own.Seed += uint64(w.started)
+	config, _ := json.Marshal(own)
 	p := &process{number: w.started, cmd: exec.Command(os.Args[0])}
 	// A race ends the worker at once. In its own process group, it does not stay suspended if this one dies.
 	p.cmd.Env = append(os.Environ(), workerVariable+"="+string(config), "GORACE=halt_on_error=1")
