@@ -36,7 +36,7 @@ func TestBehaviourOnServer(t *testing.T) {
 	server := redistest.Start(t)
 	testBehaviour(t, backend{client: func(t *testing.T) redis.UniversalClient {
 		opt := server.Options()
-		opt.Protocol = 2 // the others speak RESP3
+		opt.Protocol = 2 // the other clients use RESP3
 		return closing(t, redis.NewClient(opt))
 	}})
 }

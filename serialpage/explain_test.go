@@ -287,7 +287,7 @@ func TestExplainWaits(t *testing.T) {
 		began := time.Now()
 		go func() {
 			s.get(503, today)
-			require.Less(t, time.Since(began), s.Limit, "there was time to say what failed")
+			require.Less(t, time.Since(began), s.Limit, "the page must still have time to report the failure")
 		}()
 		synctest.Wait()
 		explain(503)

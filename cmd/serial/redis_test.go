@@ -87,7 +87,7 @@ func TestGivenFlags(t *testing.T) {
 		"redis://h?master_name=m&sentinel_password=x":   {"-redis", "URL"},
 		"redis://h?master_name=m&p%61ssword=hunter2":    {"-redis", "URL"},
 		"redis://h?master_name=m&addr=i:2&password=%26": {"-redis", "URL"},
-		"redis://h": {}, // that of the environment
+		"redis://h": {}, // the URL in the environment
 		"":          {},
 	} {
 		s := &settings{Setup: &serialcmd.Setup{Getenv: environment{"SERIAL_REDIS_URL": "redis://h"}.get}, url: url}

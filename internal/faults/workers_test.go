@@ -206,7 +206,7 @@ func (w *workers) hurry(d time.Duration) {
 	}
 }
 
-// waiting lists the workers and types for which no call begun since then has succeeded.
+// waiting returns the workers and types without a successful call that began after since.
 func (w *workers) waiting(since int64) (missing []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

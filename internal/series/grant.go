@@ -145,7 +145,7 @@ func (o *opening) run(ctx context.Context) (out Outcome) {
 			return out
 		}
 		if o.found = out.found; o.found.span.Start != asked.Start {
-			return Outcome{Step: Wait} // the lock is that of an earlier period
+			return Outcome{Step: Wait} // the lock is for an earlier period
 		}
 	}
 	if o.found.reply.Closed || o.found.reply.Lost {

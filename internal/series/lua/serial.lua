@@ -141,8 +141,8 @@ end
 
 -- save writes the record. The record expires seven days after the end of the last period that was opened, so that it
 -- outlives weekends and holidays. EXPIREAT and an HDEL without effect come before the first write, so that a server
--- that refuses one of them has not written anything. EXPIREAT has no effect if the record does not exist, so it is
--- repeated then. The fields used, starts and claim are those of release 0.5.0.
+-- that refuses one of them has not written anything. EXPIREAT has no effect if the record does not exist, so in
+-- that case it is called again after the first write. The fields used, starts and claim are those of release 0.5.0.
 local function save()
   local opened = ahead and tonumber(string.match(ahead, '%S+$')) or 0
   local ends = math.max(past, opened) + 7 * 24 * 60 * 60
