@@ -535,10 +535,10 @@ func TestTenQuestions(t *testing.T) {
 			"**In the transaction that inserts the document.**"},
 		"How do I test my service?":  {[]string{"How do I test my service?"}, "serialtest.New(t,"},
 		"What if all 9999 are used?": {[]string{"What comes after 9999?"}, "`ErrExhausted`, until the next day."},
-		"How do I replace max() + 1?": {[]string{"How do I move an existing series here?", "`max() + 1`"},
+		"How do I replace max() + 1?": {[]string{"How do I move an existing series to this package?", "`max() + 1`"},
 			"a floor that queries the table"},
 		"What do I do about ErrCounterLost at night?": {
-			[]string{"What does this error mean, and what ends it at night?", "`ErrCounterLost`"},
+			[]string{"What does this error mean, and how do I end it?", "`ErrCounterLost`"},
 			"**To end it:** Find the last number that was *used*"},
 	} {
 		require.LessOrEqual(t, len(q.clicks), 2)
