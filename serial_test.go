@@ -681,7 +681,7 @@ func TestRestart(t *testing.T) {
 func TestAccessControl(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	_, list, found := strings.Cut(guide(t, "operations.md"), "- An ACL needs ")
+	_, list, found := strings.Cut(guide(t, "operations.md"), "- An ACL must allow ")
 	require.True(t, found)
 	list, _, _ = strings.Cut(list, " on")
 	rules := []any{"~serial:*", "+@connection"}
