@@ -109,8 +109,8 @@ func TestReadmeFigures(t *testing.T) {
 		n, _ = strconv.ParseFloat(fmt.Sprintf("%.2g", n), 64)
 		return thousands(n)
 	}
-	want := fmt.Sprintf("one caller gets %s numbers per second and 1,000 callers get %s; with a deadline on every call, "+
-		"%s and %s. Plain `INCR` gets %s and %s ", rounded("1 | **Next**"), rounded("1,000 | **Next**"),
+	want := fmt.Sprintf("one caller gets %s numbers per second, and 1,000 callers get %s. With a deadline on every call, "+
+		"they get %s and %s. With plain `INCR`, they get %s and %s ", rounded("1 | **Next**"), rounded("1,000 | **Next**"),
 		rounded("1 | **Next**, with a deadline"), rounded("1,000 | **Next**, with a deadline"), rounded("1 | INCR"),
 		rounded("1,000 | INCR"))
 	if !strings.Contains(strings.Join(strings.Fields(text(t, "../README.md")), " "), want) {
