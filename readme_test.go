@@ -532,7 +532,7 @@ func TestTenQuestions(t *testing.T) {
 		"What if the request is repeated?": {[]string{"What if a request is repeated?"},
 			"`NextOnce` gives a repeated request the same number"},
 		"How do I take numbers without gaps?": {[]string{"How do I take numbers without gaps?"},
-			"**In the transaction that inserts the document.**"},
+			"**Take the number in the transaction that inserts the document.**"},
 		"How do I test my service?":  {[]string{"How do I test my service?"}, "serialtest.New(t,"},
 		"What if all 9999 are used?": {[]string{"What comes after 9999?"}, "`ErrExhausted`, until the next day."},
 		"How do I replace max() + 1?": {[]string{"How do I move an existing series to this package?", "`max() + 1`"},
