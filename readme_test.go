@@ -526,7 +526,7 @@ func TestTenQuestions(t *testing.T) {
 		"What happens if Redis loses data?": {[]string{"What if Redis loses data?"},
 			"all keys; the process does not remember"},
 		"When does the day change?": {[]string{"When does the day change, and in which time zone?"},
-			"At midnight of the zone of `WithLocation`, by Redis's clock."},
+			"The day changes at midnight in the zone of `WithLocation`, by Redis's clock."},
 		"How do I make the client for Sentinel?": {[]string{"How do I make the client, for Sentinel, Cluster or TLS?"},
 			"redis.NewFailoverClient("},
 		"What if the request is repeated?": {[]string{"What if a request is repeated?"},
@@ -534,7 +534,8 @@ func TestTenQuestions(t *testing.T) {
 		"How do I take numbers without gaps?": {[]string{"How do I take numbers without gaps?"},
 			"**Take the number in the transaction that inserts the document.**"},
 		"How do I test my service?":  {[]string{"How do I test my service?"}, "serialtest.New(t,"},
-		"What if all 9999 are used?": {[]string{"What comes after 9999?"}, "`ErrExhausted`, until the next day."},
+		"What if all 9999 are used?": {[]string{"What comes after 9999?"},
+			"Calls fail with `ErrExhausted` until the next day."},
 		"How do I replace max() + 1?": {[]string{"How do I move an existing series to this package?", "`max() + 1`"},
 			"a floor that queries the table"},
 		"What do I do about ErrCounterLost at night?": {
