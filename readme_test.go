@@ -245,9 +245,7 @@ func TestRecipes(t *testing.T) {
 	source := withoutSpace(unix(t, "readme_test.go"))
 	for _, row := range tableRows(t, "docs/business-numbers.md", "Recipes") {
 		for _, line := range quoted(row[1]) {
-			if !strings.Contains(line, "sqlledger.New") { // that module has its own example
-				require.True(t, strings.Contains(source, withoutSpace(line)), line)
-			}
+			require.True(t, strings.Contains(source, withoutSpace(line)), line)
 		}
 	}
 	ctx, tenant, key := t.Context(), "acme", "once"
@@ -266,11 +264,6 @@ func TestRecipes(t *testing.T) {
 	requireSeq(t, 200)(numbers[199], err)
 	for _, recipe := range []func(){
 		func() {
-			gen := newGenerator(t, rdb)
-			err := gen.Prepare(ctx, "IS")
-			require.NoError(t, err)
-		},
-		func() {
 			gen, err := serial.New(rdb, serial.WithKeyPrefix("serial/"+tenant))
 			require.NoError(t, errors.Join(err, errOf(gen.Next(ctx, "IS"))))
 		},
@@ -278,23 +271,6 @@ func TestRecipes(t *testing.T) {
 			gen, err := serial.New(rdb, serial.WithKeyPrefix("serial/test"))
 			requireSeq(t, 1)(gen.NextNumber(ctx, "IS"))
 			require.NoError(t, err)
-		},
-		func() {
-			gen, err := serial.New(rdb, serial.WithPeriod(serial.PerMonth),
-				serial.WithTemplate("{type}-{date:yyyyMM}-{seq:5}"))
-			require.NoError(t, err)
-			require.NoError(t, errOf(gen.Next(ctx, "INV")))
-		},
-		func() {
-			gen, err := serial.New(rdb, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"))
-			require.NoError(t, err)
-			numbers, err := gen.NextN(ctx, "IS", 10_000)
-			requireSeq(t, 10_000)(numbers[9_999], err)
-		},
-		func() {
-			ledger := new(serialtest.Ledger)
-			gen, err := serial.New(rdb, serial.WithLedger(ledger, 100))
-			require.NoError(t, errors.Join(err, errOf(gen.Next(ctx, "IS"))))
 		},
 		func() {
 			gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerSecond),
@@ -533,7 +509,7 @@ func TestTenQuestions(t *testing.T) {
 			"`NextOnce` gives a repeated request the same number"},
 		"How do I take numbers without gaps?": {[]string{"How do I take numbers without gaps?"},
 			"**Take the number in the transaction that inserts the document.**"},
-		"How do I test my service?":  {[]string{"How do I test my service?"}, "serialtest.New(t,"},
+		"How do I test my service?": {[]string{"How do I test my service?"}, "serialtest.New(t,"},
 		"What if all 9999 are used?": {[]string{"What comes after 9999?"},
 			"Calls fail with `ErrExhausted` until the next day."},
 		"How do I replace max() + 1?": {[]string{"How do I move an existing series to this package?", "`max() + 1`"},
