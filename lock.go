@@ -92,7 +92,7 @@ func (l locks) failure(ctx context.Context, k *lock, ended, err error, note *wir
 	case int(k.answered.Load()) > len(l.servers)/2:
 		return series.ErrTaken
 	}
-	if end := wire.EndOf(ctx); end != nil { // not an outage: the servers may be available to other callers
+	if end := wire.ContextErr(ctx); end != nil { // not an outage: the servers may be available to other callers
 		return wire.After(fmt.Errorf("serial: gave up waiting for the lock: %w", end), note.Load())
 	}
 	if !l.onCounters {

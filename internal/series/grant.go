@@ -117,7 +117,7 @@ func (c *Call) await(ctx context.Context, o *opening) Outcome {
 	})
 	if !over {
 		c.series.gaps.addPending(1)
-		if err = wire.EndOf(ctx); err == nil {
+		if err = wire.ContextErr(ctx); err == nil {
 			err = wire.ErrNoAnswer
 		}
 		return Outcome{Err: c.gaveUp(err)}

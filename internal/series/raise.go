@@ -34,7 +34,7 @@ func (c *Call) Raise(ctx context.Context, purpose string, seq int64, keep bool) 
 			return nil // the counter is already above seq
 		}
 		if out.Step == Missing {
-			if end := wire.EndOf(ctx); end != nil { // another period may have begun, for which seq was not meant
+			if end := wire.ContextErr(ctx); end != nil { // another period may have begun, for which seq was not meant
 				return c.gaveUp(end)
 			}
 			o := &opening{Call: c.detach(out), caller: ctx, Outcome: out, purpose: purpose, seq: seq}

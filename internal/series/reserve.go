@@ -118,7 +118,7 @@ func (o *opening) askOutside(
 		return v, err
 	}
 	o.series.gaps.addPending(1)
-	if end := wire.EndOf(ctx); end != nil {
+	if end := wire.ContextErr(ctx); end != nil {
 		return 0, end
 	}
 	return 0, wire.ErrNoAnswer

@@ -153,7 +153,7 @@ type Events struct {
 // NewCall begins a call of a type, for n numbers. A request with an ID may be repeated.
 func (s *Series) NewCall(ctx context.Context, typ, requestID string, n int) (*Call, error) {
 	if ctx.Done() != nil {
-		if err := wire.EndOf(ctx); err != nil {
+		if err := wire.ContextErr(ctx); err != nil {
 			return nil, fmt.Errorf("serial: nothing was sent: %w", err)
 		}
 	}

@@ -48,28 +48,28 @@ func New(client redis.UniversalClient, replicas Replicas, local func() any) *Cli
 // itself, and the number in flight is limited only by the client's number of connections.
 func newNode(s *settings, server *redis.Client, connections int, local any) *Node {
 	n := &Node{
-		Local: local, sender: sender{settings: s, server: server}, open: map[Merge]*Item{},
-		together: 1, most: max(connections, 4), connections: connections,
+		Local: local, sender: sender{settings: s, server: server}, waitingByMerge: map[Merge]*Item{},
+		together: 1, maxPipelines: max(connections, 4), connections: connections,
 	}
 	if server != nil {
 		opt := server.Options()
-		n.connections, n.most, n.together = opt.PoolSize, maxInFlight, maxTogether
-		if dialerOf(opt) != ownDialer() && opt.Addr != "FailoverClient" { // a distant server gets more short pipelines
-			n.most, n.together = max(maxInFlight, min(4*maxInFlight, opt.PoolSize/2)), maxTogetherInMemory
+		n.connections, n.maxPipelines, n.together = opt.PoolSize, maxInFlight, maxTogether
+		if dialerID(opt) != ownDialer() && opt.Addr != "FailoverClient" { // a distant server gets more short pipelines
+			n.maxPipelines, n.together = max(maxInFlight, min(4*maxInFlight, opt.PoolSize/2)), maxTogetherInMemory
 		}
 	}
 	n.sender.limitReads()
 	return n
 }
 
-// dialerOf identifies the code that makes connections.
-func dialerOf(opt *redis.Options) uintptr { return reflect.ValueOf(opt.Dialer).Pointer() }
+// dialerID identifies the code that makes connections.
+func dialerID(opt *redis.Options) uintptr { return reflect.ValueOf(opt.Dialer).Pointer() }
 
 // ownDialer identifies go-redis's code that makes connections of the operating system.
 var ownDialer = sync.OnceValue(func() uintptr {
 	client := redis.NewClient(&redis.Options{})
 	defer client.Close()
-	return dialerOf(client.Options())
+	return dialerID(client.Options())
 })
 
 // Node returns the server that has the keys of a hash tag. For a Cluster, go-redis must first load the slots, which may
@@ -80,7 +80,7 @@ func (c *Client) Node(ctx context.Context, tag string) *Node {
 		return c.only
 	}
 	var server *redis.Client
-	if c.answered.Load() != 0 {
+	if c.latestReply.Load() != 0 {
 		server, _ = c.cluster.MasterForKey(ctx, tag)
 	}
 	if server == nil {
@@ -102,7 +102,7 @@ func (c *Client) Node(ctx context.Context, tag string) *Node {
 // is waiting, Do sends the item itself.
 func (c *Client) Do(ctx context.Context, n *Node, item *Item) (*Item, int, error) {
 	joined, position, deadline := item, 0, item.Deadline
-	if ctx.Done() != nil || item.Then != nil || !n.sender.isBounded(item, time.Now()) || !n.sendAlone(ctx, item) {
+	if ctx.Done() != nil || item.Then != nil || !n.sender.isBounded(item, time.Now()) || !n.sendDirectly(ctx, item) {
 		joined, position = n.add(ctx, item)
 	} else if item.done == nil {
 		return item, 0, nil

@@ -29,9 +29,9 @@ var (
 		os.ErrDeadlineExceeded)
 )
 
-// EndOf returns the error of a context, nil if it has not ended. A context whose deadline has passed counts as ended
-// even if its timer has not fired yet, because go-redis may give up a moment before that.
-func EndOf(ctx context.Context) error {
+// ContextErr returns the error of a context, or nil if the context has not ended. A context whose deadline has passed
+// counts as ended even if its timer has not fired yet, because go-redis may give up a moment before that.
+func ContextErr(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -58,15 +58,15 @@ func After(err error, failure *error) error {
 
 // An afterError is the failure of the final attempt together with that of an earlier one. errors.Is and errors.As find
 // both.
-type afterError struct{ last, earlier error }
+type afterError struct{ final, earlier error }
 
-func (e *afterError) Error() string   { return e.last.Error() + "; before that: " + e.earlier.Error() }
-func (e *afterError) Unwrap() []error { return []error{e.last, e.earlier} }
+func (e *afterError) Error() string   { return e.final.Error() + "; before that: " + e.earlier.Error() }
+func (e *afterError) Unwrap() []error { return []error{e.final, e.earlier} }
 
-// lastOf returns the failure of the final attempt. Only this failure shows whether the command may have run.
-func lastOf(err error) error {
+// finalError returns the failure of the final attempt. Only this failure shows whether the command may have run.
+func finalError(err error) error {
 	if after, ok := errors.AsType[*afterError](err); ok {
-		return after.last
+		return after.final
 	}
 	return err
 }
@@ -184,17 +184,17 @@ func Transient(err error) bool {
 		redis.IsTryAgainError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err)
 }
 
-// lasts reports whether it may take many attempts until a failure passes. A slot may be moving to another server, or
+// persists reports whether a failure may last for many attempts. A slot may be moving to another server, or
 // all connections may be in use. After a failover, each connection to the old master is dropped only after it has been
 // tried.
-func lasts(err error) bool {
+func persists(err error) bool {
 	return redis.IsTryAgainError(err) || redis.IsReadOnlyError(err) || errors.Is(err, redis.ErrPoolTimeout)
 }
 
 // Unsent reports whether the command certainly did not run, because the server refused it, or because there was no
 // connection or no time to send it.
 func Unsent(err error) bool {
-	err = lastOf(err)
+	err = finalError(err)
 	refusals := []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT", "LOADING", "MASTERDOWN",
 		"BUSY", "NOAUTH", "NOPERM", "WRONGPASS", "TIME", "OOM", "MISCONF", "NOREPLICAS"}
 	return slices.ContainsFunc(refusals, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) }) ||
@@ -204,7 +204,7 @@ func Unsent(err error) bool {
 
 // Silent reports whether a command may still run, because the server has not replied to it.
 func Silent(err error) bool {
-	_, replied := errors.AsType[redis.Error](lastOf(err))
+	_, replied := errors.AsType[redis.Error](finalError(err))
 	return !Unsent(err) && !replied
 }
 

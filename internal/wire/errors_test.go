@@ -30,13 +30,13 @@ func TestForeign(t *testing.T) {
 }
 
 // A deadline has passed, but the timer of the context has not fired yet. The error must be that of an ended context.
-func TestEndOf(t *testing.T) {
-	require.NoError(t, wire.EndOf(t.Context()))
+func TestContextErr(t *testing.T) {
+	require.NoError(t, wire.ContextErr(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.Equal(t, context.Canceled, wire.EndOf(ctx))
-	require.NoError(t, wire.EndOf(untilThen{t.Context(), time.Now().Add(time.Hour)}))
-	require.Equal(t, context.DeadlineExceeded, wire.EndOf(untilThen{t.Context(), time.Now().Add(-time.Microsecond)}))
+	require.Equal(t, context.Canceled, wire.ContextErr(ctx))
+	require.NoError(t, wire.ContextErr(untilThen{t.Context(), time.Now().Add(time.Hour)}))
+	require.Equal(t, context.DeadlineExceeded, wire.ContextErr(untilThen{t.Context(), time.Now().Add(-time.Microsecond)}))
 }
 
 // untilThen is a context with a deadline whose timer never fires.

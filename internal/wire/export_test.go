@@ -3,9 +3,9 @@ package wire
 // This file contains methods for tests.
 const (
 	ManyWaiting      = manyWaiting
-	MostInFlight     = maxInFlight
+	MaxInFlight      = maxInFlight
 	StallInterval    = stallInterval
-	TogetherMost     = maxTogether
+	MaxTogether      = maxTogether
 	TogetherInMemory = maxTogetherInMemory
 )
 
@@ -13,12 +13,12 @@ const (
 func (n *Node) Idle() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return !n.armed && n.waiting == nil && n.Waiting.Load() == 0 && len(n.open)+len(n.inFlight)+n.busy == 0
+	return !n.armed && n.waiting == nil && n.Waiting.Load() == 0 && len(n.waitingByMerge)+len(n.inFlight)+n.busy == 0
 }
 
-// Most returns the largest allowed number of pipelines in flight, and SetMost sets it.
-func (n *Node) Most() int        { return n.most }
-func (n *Node) SetMost(most int) { n.most = most }
+// MaxPipelines returns the largest allowed number of pipelines in flight, and SetMaxPipelines sets it.
+func (n *Node) MaxPipelines() int         { return n.maxPipelines }
+func (n *Node) SetMaxPipelines(limit int) { n.maxPipelines = limit }
 
 // Together returns the largest allowed number of items in a pipeline.
 func (n *Node) Together() int { return n.together }

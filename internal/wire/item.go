@@ -95,13 +95,13 @@ type Item struct {
 	panicked any  // value with which a hook panicked
 
 	// The other fields are used only by the goroutine that sends the item.
-	next     *Item // item to send directly after this one: Then, unless Then is already finished
-	command  onceCmd
-	attempts int           // attempts that failed and were followed by a pause
-	pause    time.Duration // pause before the next attempt
-	whole    bool          // the server does not know the script, so its source is sent
-	alone    bool          // the key of the item or of one after it has moved to a server that only go-redis can find
-	earlier  error         // failure of an attempt that may have run, or nil if none
+	next       *Item // item to send directly after this one: Then, unless Then is already finished
+	command    onceCmd
+	attempts   int           // attempts that failed and were followed by a pause
+	pause      time.Duration // pause before the next attempt
+	withSource bool          // the server does not know the script, so its source is sent
+	redirected bool          // the key of the item or of one after it has moved to a server that only go-redis can find
+	earlier    error         // failure of an attempt that may have run, or nil if none
 }
 
 // A Note holds the failure of the latest attempt, or nil if none.
@@ -184,9 +184,9 @@ func (i *Item) isStale(now time.Time) bool {
 // so either all items need confirmation or none does. Only the first item may contain the source of a script, because
 // an in-memory connection may not have room for it after other commands.
 func (i *Item) fits(first *Item) bool {
-	return i.Confirm == first.Confirm && !i.alone && !first.alone &&
+	return i.Confirm == first.Confirm && !i.redirected && !first.redirected &&
 		i.Deadline.Sub(first.Deadline).Abs() <= deadlinesTogether &&
-		(!i.whole || first.whole && i.Script == first.Script)
+		(!i.withSource || first.withSource && i.Script == first.Script)
 }
 
 // leave registers that the caller at the given position has left. It returns false if the item is already finished. So
@@ -259,7 +259,7 @@ func (i *Item) build(ctx context.Context, timed *redis.Client, known *Script) {
 	args, key := i.Command.Arguments(), i.Key
 	if i.Script != nil {
 		key = 3
-		if i.whole && i.Script != known {
+		if i.withSource && i.Script != known {
 			args[0], args[1] = "eval", i.Script.Source
 		} else {
 			args[0], args[1] = "evalsha", i.Script.Digest

@@ -46,24 +46,24 @@ type Node struct {
 	// Waiting is the number of callers whose items wait in the queue. If it is 0, [Client.Join] finds no item.
 	Waiting atomic.Int32
 
-	sender      sender
-	together    int // largest number of items in a pipeline
-	most        int // upper bound of the limit of pipelines in flight
-	connections int // largest number of connections of the client
+	sender       sender
+	together     int // largest number of items in a pipeline
+	maxPipelines int // upper bound of the limit of pipelines in flight
+	connections  int // largest number of connections of the client
 
-	mu       sync.Mutex      // guards all below, and N of waiting items
-	waiting  []*Item         // items to send, in order
-	open     map[Merge]*Item // waiting items that callers may join, by Merge
-	inFlight []time.Time     // start times of the pipelines in flight, without stalled ones, oldest first
-	busy     int             // number of pipelines in flight, including stalled ones
-	trip     time.Duration   // recent minimum round-trip time
-	armed    bool            // the timer for stalled pipelines is running
-	gaveUp   time.Time       // time at which a stalled pipeline was last removed from inFlight
+	mu             sync.Mutex      // guards all below, and N of waiting items
+	waiting        []*Item         // items to send, in order
+	waitingByMerge map[Merge]*Item // waiting items that callers may join, by Merge
+	inFlight       []time.Time     // start times of the pipelines in flight, without stalled ones, oldest first
+	busy           int             // number of pipelines in flight, including stalled ones
+	trip           time.Duration   // recent minimum round-trip time
+	armed          bool            // the timer for stalled pipelines is running
+	gaveUp         time.Time       // time at which a stalled pipeline was last removed from inFlight
 }
 
-// sendAlone sends an item in its caller's goroutine. It returns false if items are waiting or the limit is reached. If
-// the item must be sent again, sendAlone queues it and sets done.
-func (n *Node) sendAlone(ctx context.Context, i *Item) (sent bool) {
+// sendDirectly sends an item in its caller's goroutine. It returns false if items are waiting or if the limit is
+// reached. If the item must be sent again, sendDirectly queues it and sets done.
+func (n *Node) sendDirectly(ctx context.Context, i *Item) (sent bool) {
 	n.mu.Lock()
 	if len(n.waiting) > 0 || len(n.inFlight) >= n.limit() {
 		n.mu.Unlock()
@@ -72,22 +72,22 @@ func (n *Node) sendAlone(ctx context.Context, i *Item) (sent bool) {
 	begun := n.enter()
 	n.mu.Unlock()
 	i.ctx, i.limits, i.N = ctx, &n.sender.limits, 1
-	items, over, answered := []*Item{i}, false, false
+	items, over, replied := []*Item{i}, false, false
 	defer func() {
 		if !over {
 			n.end(items, nil) // a hook of the client has panicked
 		}
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if n.busy--; answered {
+		if n.busy--; replied {
 			n.measure(begun)
 		}
 		if n.exit(begun) && len(n.waiting) > 0 {
 			go n.dispatch(n.enter())
 		}
 	}()
-	again := n.sender.send(items, i.Deadline.Add(-n.sender.read), &n.sender.alone)
-	if over, answered = true, again == nil && i.Result.Err == nil; again != nil {
+	again := n.sender.send(items, i.Deadline.Add(-n.sender.read), &n.sender.ownConnects)
+	if over, replied = true, again == nil && i.Result.Err == nil; again != nil {
 		i.done, i.limit = make(chan struct{}), n.sender.limits.until(i.Deadline)
 		n.repeat(again)
 	}
@@ -103,7 +103,7 @@ func (n *Node) add(ctx context.Context, i *Item) (joined *Item, position int) {
 		if joined, position = n.join(i.Merge, i.Deadline); joined != nil {
 			return joined, position
 		}
-		n.open[i.Merge] = i
+		n.waitingByMerge[i.Merge] = i
 	}
 	i.begin(ctx, &n.sender.limits)
 	n.waiting = append(n.waiting, i)
@@ -114,7 +114,7 @@ func (n *Node) add(ctx context.Context, i *Item) (joined *Item, position int) {
 // join makes a caller join the waiting item with a Merge, and returns the item and the caller's position in it. It
 // returns nil if there is no such item, or if the item's deadline is too early for the caller. n.mu must be held.
 func (n *Node) join(merge Merge, deadline time.Time) (joined *Item, position int) {
-	if joined = n.open[merge]; joined == nil || deadline.Sub(joined.Deadline) > sharing {
+	if joined = n.waitingByMerge[merge]; joined == nil || deadline.Sub(joined.Deadline) > sharing {
 		return nil, 0
 	}
 	position = joined.N
@@ -158,7 +158,7 @@ func (n *Node) added(callers int) {
 
 // limit returns how many pipelines may be in flight. n.mu must be held.
 func (n *Node) limit() int {
-	limit := 1 + min(int(n.trip/tripPerPipeline), n.most-2)
+	limit := 1 + min(int(n.trip/tripPerPipeline), n.maxPipelines-2)
 	if n.Waiting.Load() >= manyWaiting {
 		limit++
 	}
@@ -243,8 +243,8 @@ func (n *Node) check() {
 
 // remove keeps new callers from joining an item. The caller must remove the item from waiting. n.mu must be held.
 func (n *Node) remove(i *Item) {
-	if n.open[i.Merge] == i {
-		delete(n.open, i.Merge)
+	if n.waitingByMerge[i.Merge] == i {
+		delete(n.waitingByMerge, i.Merge)
 	}
 	n.Waiting.Add(-int32(i.N))
 }
@@ -261,7 +261,7 @@ func (n *Node) dispatch(begun time.Time) {
 		}
 	}()
 	for callers := 0; ; {
-		n.gather(callers)
+		n.collect(callers)
 		var stale []*Item
 		begun, items, stale, callers = n.next(begun)
 		for _, i := range stale {
@@ -299,13 +299,13 @@ func (n *Node) end(items []*Item, panicked any) {
 	}
 }
 
-// gather lets goroutines that are ready to run join the queue before the next pipeline begins. These are mainly callers
-// that have just got a reply and call again; answered is their number. A single caller does not have to join, because
-// it can send its next item itself.
-func (n *Node) gather(answered int) {
-	for tries, enough := 0, answered == 1; tries < 4 && !enough; tries++ {
+// collect yields to other goroutines before the next pipeline begins, so that they can add items to the queue. These
+// are mainly the callers that have just got a reply and call again; replied is their number. If it is 1, collect
+// returns at once, because a single caller can send its next item itself.
+func (n *Node) collect(replied int) {
+	for tries, enough := 0, replied == 1; tries < 4 && !enough; tries++ {
 		runtime.Gosched()
-		enough = int(n.Waiting.Load()) >= min(answered, manyWaiting)
+		enough = int(n.Waiting.Load()) >= min(replied, manyWaiting)
 	}
 }
 

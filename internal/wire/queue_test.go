@@ -168,8 +168,8 @@ func TestItemsTravelTogether(t *testing.T) {
 	} {
 		defer client.Close()
 		c := wire.New(client, wire.Replicas{}, func() any { return nil })
-		require.Equal(t, wire.TogetherMost, c.Node(t.Context(), "").Together())
-		require.Equal(t, wire.MostInFlight, c.Node(t.Context(), "").Most())
+		require.Equal(t, wire.MaxTogether, c.Node(t.Context(), "").Together())
+		require.Equal(t, wire.MaxInFlight, c.Node(t.Context(), "").MaxPipelines())
 	}
 }
 
@@ -177,11 +177,11 @@ func TestItemsTravelTogether(t *testing.T) {
 // connections.
 func TestMostShortPipelines(t *testing.T) {
 	dial := func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF }
-	for connections, most := range map[int]int{1: wire.MostInFlight, 40: 20, 1000: 4 * wire.MostInFlight} {
+	for connections, most := range map[int]int{1: wire.MaxInFlight, 40: 20, 1000: 4 * wire.MaxInFlight} {
 		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: dial, PoolSize: connections})
 		defer client.Close()
 		c := wire.New(client, wire.Replicas{}, func() any { return nil })
-		require.Equal(t, most, c.Node(t.Context(), "").Most())
+		require.Equal(t, most, c.Node(t.Context(), "").MaxPipelines())
 	}
 }
 
@@ -202,7 +202,7 @@ func TestAlone(t *testing.T) {
 			all.Go(func() { require.NoError(t, errOf(x.next(context.Background(), key))) })
 			synctest.Wait()
 		}
-		x.node.SetMost(2) // one place
+		x.node.SetMaxPipelines(2) // one place
 		next("alone")
 		next("k")
 		require.Equal(t, []string{"evalsha:alone"}, x.arrived(), "no place is free")
@@ -210,7 +210,7 @@ func TestAlone(t *testing.T) {
 		answer()
 		require.Equal(t, []string{"evalsha:k"}, x.arrived())
 		x.queue(t, "waits")
-		x.node.SetMost(wire.MostInFlight)
+		x.node.SetMaxPipelines(wire.MaxInFlight)
 		next("last")
 		require.Equal(t, []string{"evalsha:waits evalsha:last"}, x.arrived(), "it does not overtake")
 		release()
@@ -244,7 +244,7 @@ func TestInFlight(t *testing.T) {
 		limit int
 	}{
 		{nil, 1}, {[]time.Duration{249 * µs}, 1}, {[]time.Duration{250 * µs}, 2}, {[]time.Duration{ms}, 5},
-		{[]time.Duration{100 * ms}, wire.MostInFlight - 1}, {[]time.Duration{100 * ms, 600 * µs, 100 * ms}, 3},
+		{[]time.Duration{100 * ms}, wire.MaxInFlight - 1}, {[]time.Duration{100 * ms, 600 * µs, 100 * ms}, 3},
 	} {
 		inBubble(t, func(t *testing.T, x *fixture) {
 			for _, d := range c.trips {
@@ -495,7 +495,7 @@ func TestDeadlinesTogether(t *testing.T) {
 func TestRepeatedItemIsNotJoined(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.trip(t, time.Millisecond) // stalled after 15 ms
-		x.node.SetMost(2)           // one place
+		x.node.SetMaxPipelines(2)   // one place
 		x.fail(errors.New(loading))
 		answer, release := x.hold()
 		var all sync.WaitGroup
@@ -586,7 +586,7 @@ func TestNobodyWaitsForAnItem(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
 		x.trip(t, 100*time.Millisecond)
 		_, release := x.hold()
-		x.queue(t, keys(wire.MostInFlight-1)...)
+		x.queue(t, keys(wire.MaxInFlight-1)...)
 		x.arrived()
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup

@@ -175,7 +175,7 @@ func TestCluster(t *testing.T) {
 	}
 	require.NoError(t, next("k", true))
 	require.Same(t, c.Node(ctx, "k"), c.Node(ctx, "k"))
-	require.Equal(t, wire.TogetherMost, c.Node(ctx, "k").Together())
+	require.Equal(t, wire.MaxTogether, c.Node(ctx, "k").Together())
 
 	slot := int(client.ClusterKeySlot(ctx, "k").Val())
 	over := make(chan struct{})

@@ -31,15 +31,15 @@ type Replicas struct {
 
 // settings has what the servers of a client share.
 type settings struct {
-	client   redis.UniversalClient
-	cluster  *redis.ClusterClient // the client, nil unless it is a Cluster's
-	replicas Replicas
-	retries  int           // number of attempts after the first one, as configured in the client
-	read     time.Duration // read timeout, as returned by Configured
-	limits   limits        // contexts of waiting callers
-	connects limits        // contexts of pipelines that wait for a connection
-	alone    limits        // contexts of callers that send their own item and wait for a connection
-	answered atomic.Int64  // time of the latest reply, in Unix nanoseconds; 0 before the first reply
+	client      redis.UniversalClient
+	cluster     *redis.ClusterClient // the client, nil unless it is a Cluster's
+	replicas    Replicas
+	retries     int           // number of attempts after the first one, as configured in the client
+	read        time.Duration // read timeout, as returned by Configured
+	limits      limits        // contexts of waiting callers
+	connects    limits        // contexts of pipelines that wait for a connection
+	ownConnects limits        // contexts of callers that send their own item and wait for a connection
+	latestReply atomic.Int64  // time of the latest reply, in Unix nanoseconds; 0 before the first reply
 }
 
 // A sender sends items to one server.
@@ -71,7 +71,7 @@ func (s *sender) transmit(ctx context.Context, items []*Item) (unconfirmed error
 	first := items[0]
 	confirm := first.Confirm && s.replicas.N > 0
 	switch {
-	case s.server == nil || first.alone:
+	case s.server == nil || first.redirected:
 		for i := first; i != nil; i = i.next {
 			if confirm {
 				unconfirmed = s.onMaster(ctx, i)
@@ -173,7 +173,7 @@ const recently = 100 * time.Millisecond
 // read timeout.)
 func (s *sender) isBounded(i *Item, now time.Time) bool {
 	if s.server == nil || s.read == 0 || i.Deadline.Sub(now) <= s.read ||
-		now.UnixNano()-s.answered.Load() >= int64(recently) {
+		now.UnixNano()-s.latestReply.Load() >= int64(recently) {
 		return false
 	}
 	stats := s.server.PoolStats()                                    // costs two allocations
@@ -194,7 +194,7 @@ func (s *sender) send(items []*Item, connect time.Time, l *limits) (again []*Ite
 	var known *Script
 	for _, head := range items {
 		for i := head; i != nil; i = i.next {
-			if i.build(ctx, s.timed, known); i.whole {
+			if i.build(ctx, s.timed, known); i.withSource {
 				known = i.Script
 			}
 		}
@@ -206,14 +206,14 @@ func (s *sender) send(items []*Item, connect time.Time, l *limits) (again []*Ite
 		var head, last *Item // first and last of the items to send again
 		for next := i; next != nil; {
 			i, next = next, next.next
-			if i.next = nil; !s.settle(ctx, i, r) {
+			if i.next = nil; !s.handle(ctx, i, r) {
 				continue
 			}
 			if head == nil {
 				head = i
 				again = append(again, i)
 			} else {
-				last.next, head.alone = i, head.alone || i.alone
+				last.next, head.redirected = i, head.redirected || i.redirected
 			}
 			last = i
 		}
@@ -221,13 +221,13 @@ func (s *sender) send(items []*Item, connect time.Time, l *limits) (again []*Ite
 	return again
 }
 
-// settle handles the outcome of an attempt to run i. r has the fields that are the same for all items of the pipeline.
-// settle finishes i, or returns true if i must be sent again.
-func (s *sender) settle(within context.Context, i *Item, r Result) (again bool) {
+// handle handles the outcome of an attempt to run i. r has the fields that are the same for all items of the pipeline.
+// handle finishes i, or returns true if i must be sent again.
+func (s *sender) handle(within context.Context, i *Item, r Result) (again bool) {
 	r.Earlier = i.earlier
 	err := i.command.Err()
 	if err == nil || err == redis.Nil {
-		s.answered.Store(r.Received.UnixNano())
+		s.latestReply.Store(r.Received.UnixNano())
 		r.Value = i.command.Val()
 		i.finish(r)
 		return false
@@ -255,7 +255,7 @@ func (s *sender) mayRepeat(i *Item, err error) bool {
 	isStale := i.isStale(now)
 	i.pause = 0
 	if !isStale && i.Script != nil && redis.HasErrorPrefix(err, "NOSCRIPT") && i.command.Name() == "evalsha" {
-		i.whole = true
+		i.withSource = true
 		return true
 	}
 	if i.failure.Load() == nil || !isTimeout(err) {
@@ -264,12 +264,12 @@ func (s *sender) mayRepeat(i *Item, err error) bool {
 	if isStale || err == errNoConnection && i.Deadline.Sub(now) < time.Second { // another attempt would be too short
 		return false
 	}
-	if s.cluster != nil && isRedirection(err) && !i.alone {
-		i.alone = true
+	if s.cluster != nil && isRedirection(err) && !i.redirected {
+		i.redirected = true
 		return true
 	}
 	if !Transient(err) || i.Repeat >= IfUnsent && !Unsent(err) || i.Repeat == IfProven && !neverRan(err) ||
-		i.attempts >= s.retries && !lasts(err) {
+		i.attempts >= s.retries && !persists(err) {
 		return false
 	}
 	i.pause = 4 * time.Millisecond << min(i.attempts, 6)

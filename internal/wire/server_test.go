@@ -269,7 +269,7 @@ func newFixture(t *testing.T, configure ...func(*redis.Options, *wire.Replicas))
 	t.Cleanup(func() { _ = x.redis.Close() })
 	x.Client = wire.New(x.redis, replicas, func() any { return "local" })
 	x.node = x.Node(t.Context(), "")
-	x.node.SetMost(wire.MostInFlight) // as over connections of the operating system
+	x.node.SetMaxPipelines(wire.MaxInFlight) // as over connections of the operating system
 	return x
 }
 
