@@ -96,7 +96,7 @@ func (g *Generator) publicError(ctx context.Context, err error) error {
 	if errors.Is(err, series.ErrTaken) && len(g.lockClients) > 1 {
 		err = fmt.Errorf("%w, or two of WithLockClients' clients are one server", err)
 	}
-	if end := series.EndOf(ctx); end != nil && !errors.Is(err, end) {
+	if end := series.ContextErr(ctx); end != nil && !errors.Is(err, end) {
 		return fmt.Errorf("%w (and the caller's context has ended: %w)", err, end)
 	}
 	return err

@@ -193,7 +193,7 @@ func (g *Generator) read(ctx context.Context, c *series.Call, typ string, p *cal
 	label := calendar.FormatLabel(p.Label)
 	for {
 		past := p.Start < c.Current().Start
-		var counted series.Reading
+		var counted series.Counters
 		if past {
 			counted, err = c.History(ctx, p.Label)
 		} else {

@@ -147,7 +147,7 @@ func (g *Generator) sharedSeries() string {
 
 // lostInfo describes the loss that was found by a call that ended with err.
 func (g *Generator) lostInfo(c *series.Call, typ string, err error) LostInfo {
-	info := LostInfo{Series: g.sharedSeries(), Type: typ, Start: g.local(c.Events.Lost.Start), Held: c.Events.Held,
+	info := LostInfo{Series: g.sharedSeries(), Type: typ, Start: g.local(c.Events.Lost.Start), Held: c.Events.Content,
 		Repaired: err == nil && !c.Reads()}
 	if c.Reads() {
 		info.Pending = g.issuing.Floor != nil || g.ledger != nil

@@ -96,7 +96,7 @@ var operatorErrors = []error{ErrExhausted, ErrCounterLost, ErrClockSkew, ErrConf
 // failureLevel returns the log level for the error of a call.
 func failureLevel(ctx context.Context, err error) slog.Level {
 	matches := func(target error) bool { return errors.Is(err, target) }
-	end := series.EndOf(ctx)
+	end := series.ContextErr(ctx)
 	switch {
 	case matches(ErrInvalidType), matches(ErrInvalidRequest):
 		return slog.LevelInfo

@@ -138,7 +138,7 @@ func (c *asker) observe(r *request, position int) {
 	}
 	lost := p.Status == Lost || p.Lost || p.Opened && p.From < 0
 	if lost && e.Lost == nil {
-		e.Lost, e.Held = r.span, p.Detail
+		e.Lost, e.Content = r.span, p.Detail
 	}
 }
 

@@ -194,9 +194,9 @@ func TestReading(t *testing.T) {
 		confirmed.Replicas = Replicas{N: 1, Timeout: time.Second} // this Redis has no WAIT
 		call, err := New(confirmed).NewCall(t.Context(), "IS", "", 0)
 		require.NoError(t, err)
-		reading, err := call.History(t.Context(), "20000101", "19991231")
+		counters, err := call.History(t.Context(), "20000101", "19991231")
 		require.NoError(t, err)
-		require.Equal(t, []int64{1, 1, -1}, reading.Last)
+		require.Equal(t, []int64{1, 1, -1}, counters.Last)
 	})
 }
 

@@ -61,8 +61,8 @@ func (g *gaps) lost(r *request) {
 	}
 }
 
-// lifts has the contents of a grant, for the report of the sequences that it skipped.
-type lifts struct {
+// granted has the contents of a grant, for the report of the sequences that it skipped.
+type granted struct {
 	floor  int64 // answer of the floor, 0 if it was not queried; sequences up to it count as used
 	seq    int64 // operator's sequence, or 0 if none
 	after  int64 // first sequence of the block, minus 1
@@ -80,23 +80,23 @@ func (g *gaps) ended(r *request) {
 	if r.options == nil || r.options.Grant == nil {
 		return
 	}
-	l, upto := &r.lifts, r.reply.Upto
+	contents, upto := &r.granted, r.reply.Upto
 	if from := r.reply.From; upto > 0 && from >= 0 {
-		at := max(from, l.floor)
-		if l.upto > 0 && !(l.seq > 0 && l.follow) {
-			at = g.skip(r.typ, r.span, BlockSkipped, at, min(l.after, upto))
+		at := max(from, contents.floor)
+		if contents.upto > 0 && !(contents.seq > 0 && contents.follow) {
+			at = g.skip(r.typ, r.span, BlockSkipped, at, min(contents.after, upto))
 		}
-		g.skip(r.typ, r.span, Raised, at, min(l.seq, upto))
+		g.skip(r.typ, r.span, Raised, at, min(contents.seq, upto))
 	}
-	if l.upto > 0 && (r.err == nil && r.isRefused() || r.err != nil && wire.Unsent(r.err)) {
+	if contents.upto > 0 && (r.err == nil && r.isRefused() || r.err != nil && wire.Unsent(r.err)) {
 		g.burn(r)
 	}
 }
 
 // burn reports the block of a request as a gap, if it has one and no caller can have its numbers.
 func (g *gaps) burn(r *request) {
-	if l := &r.lifts; !l.mixed {
-		g.skip(r.typ, r.span, BlockBurned, l.after, l.upto)
+	if contents := &r.granted; !contents.mixed {
+		g.skip(r.typ, r.span, BlockBurned, contents.after, contents.upto)
 	}
 }
 

@@ -15,32 +15,32 @@ func TestGapsOfGrant(t *testing.T) {
 	raised := func(from, upto int64) Reply {
 		return Reply{Status: Issued, Last: upto + 1, Count: 1, From: from, Upto: upto}
 	}
-	block := lifts{after: 20, upto: 30}
+	block := granted{after: 20, upto: 30}
 	for name, test := range map[string]struct {
-		reply Reply
-		err   error
-		lifts lifts
-		want  []Gap
+		reply   Reply
+		err     error
+		granted granted
+		want    []Gap
 	}{
 		"nothing was skipped": {Reply{Status: Issued, Last: 21, Count: 1}, nil, block, nil},
 		"a block was skipped": {raised(15, 20), nil, block, []Gap{{First: 16, Last: 20, Cause: BlockSkipped}}},
-		"the floor knows them": {raised(15, 20), nil, lifts{floor: 18, after: 20, upto: 30},
+		"the floor knows them": {raised(15, 20), nil, granted{floor: 18, after: 20, upto: 30},
 			[]Gap{{First: 19, Last: 20, Cause: BlockSkipped}}},
 		"the counter was lost":    {raised(-1, 20), nil, block, nil},
-		"an operator raised it":   {raised(15, 25), nil, lifts{seq: 25}, []Gap{{First: 16, Last: 25, Cause: Raised}}},
-		"the limit cut the raise": {raised(15, 23), nil, lifts{seq: 25}, []Gap{{First: 16, Last: 23, Cause: Raised}}},
-		"the counter fell behind": {raised(15, 20), nil, lifts{after: 20, upto: 30, follow: true},
+		"an operator raised it":   {raised(15, 25), nil, granted{seq: 25}, []Gap{{First: 16, Last: 25, Cause: Raised}}},
+		"the limit cut the raise": {raised(15, 23), nil, granted{seq: 25}, []Gap{{First: 16, Last: 23, Cause: Raised}}},
+		"the counter fell behind": {raised(15, 20), nil, granted{after: 20, upto: 30, follow: true},
 			[]Gap{{First: 16, Last: 20, Cause: BlockSkipped}}},
-		"a floor above the raise": {raised(15, 28), nil, lifts{seq: 25, floor: 28}, nil},
-		"it was raised in a block": {raised(15, 25), nil, lifts{seq: 25, after: 15, upto: 35, follow: true},
+		"a floor above the raise": {raised(15, 28), nil, granted{seq: 25, floor: 28}, nil},
+		"it was raised in a block": {raised(15, 25), nil, granted{seq: 25, after: 15, upto: 35, follow: true},
 			[]Gap{{First: 16, Last: 25, Cause: Raised}}},
-		"it was raised above a block": {raised(15, 25), nil, lifts{seq: 25, after: 18, upto: 35},
+		"it was raised above a block": {raised(15, 25), nil, granted{seq: 25, after: 18, upto: 35},
 			[]Gap{{First: 16, Last: 18, Cause: BlockSkipped}, {First: 19, Last: 25, Cause: Raised}}},
 		"replicas did not confirm": {Reply{Status: Issued, Last: 22, Count: 2, Unconfirmed: io.EOF}, io.EOF, block,
 			[]Gap{{First: 21, Last: 22, Cause: NotReplicated}}},
 		"stale":                    {Reply{Status: stale}, nil, block, []Gap{{First: 21, Last: 30, Cause: BlockBurned}}},
 		"stale and mixed":          {Reply{Status: stale, Found: Found{Mixed: true}}, nil, block, nil},
-		"mixed when it was found":  {Reply{Status: stale}, nil, lifts{after: 20, upto: 30, mixed: true}, nil},
+		"mixed when it was found":  {Reply{Status: stale}, nil, granted{after: 20, upto: 30, mixed: true}, nil},
 		"another calendar":         {Reply{Status: Calendar}, nil, block, nil},
 		"another time zone":        {Reply{Status: Conflict}, nil, block, nil},
 		"outside the span":         {Reply{Status: clocked}, nil, block, nil},
@@ -48,12 +48,12 @@ func TestGapsOfGrant(t *testing.T) {
 		"exhausted, installed":     {Reply{Status: Exhausted, From: 22, Upto: 24}, nil, block, nil},
 		"it did not run":           {Reply{}, wire.ErrUnsent, block, []Gap{{First: 21, Last: 30, Cause: BlockBurned}}},
 		"it may have run":          {Reply{}, errors.New("EOF"), block, nil},
-		"no block":                 {Reply{Status: stale}, nil, lifts{}, nil},
+		"no block":                 {Reply{Status: stale}, nil, granted{}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []Gap
 			g := gaps{report: func(gap Gap) { got = append(got, gap) }}
-			g.ended(&request{n: 1, options: &options{Grant: &grant{}}, reply: test.reply, err: test.err, lifts: test.lifts})
+			g.ended(&request{n: 1, options: &options{Grant: &grant{}}, reply: test.reply, err: test.err, granted: test.granted})
 			require.Equal(t, test.want, got)
 		})
 	}
@@ -73,7 +73,7 @@ func TestLeft(t *testing.T) {
 		r.Left(place)
 		require.Equal(t, want, got)
 		require.Zero(t, pending)
-		r.reply, r.lifts, got = Reply{Status: clocked}, lifts{after: 7, upto: 9}, nil
+		r.reply, r.granted, got = Reply{Status: clocked}, granted{after: 7, upto: 9}, nil
 		r.Left(place)
 		require.Equal(t, []Gap{{First: 8, Last: 9, Cause: BlockBurned}}, got)
 	}

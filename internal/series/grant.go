@@ -27,25 +27,25 @@ func (c *Call) Lock(ctx context.Context, locks Locks, out Outcome) Outcome {
 	if others := c.startFlight(span); others != nil {
 		return others.wait(ctx, c)
 	}
-	var look *request
+	var check *request
 	var behind *wire.Item
-	if c.looksTwice() && c.series.Replicas.N == 0 {
-		look = &request{n: c.n, options: &options{All: true}}
-		c.aim(look, span)
-		behind = &look.Item
+	if c.checksTwice() && c.series.Replicas.N == 0 {
+		check = &request{n: c.n, options: &options{All: true}}
+		c.aim(check, span)
+		behind = &check.Item
 	}
 	since := time.Now()
 	key := c.series.keys.lock(c.typ, span.Label)
 	lock, sent, err := locks.Try(ctx, c.deadline, c.counts, key, behind, c.note)
 	c.refused = err
 	if sent {
-		if looked := c.looked(ctx, look, lock); looked.Step != Missing {
-			return looked
+		if checked := c.checkOutcome(ctx, check, lock); checked.Step != Missing {
+			return checked
 		}
-		out.found, out.look = look, true
+		out.found, out.checked = check, true
 	}
 	next := afterLock(err)
-	next.found, next.look, next.lock, next.since = out.found, out.look, lock, since
+	next.found, next.checked, next.lock, next.since = out.found, out.checked, lock, since
 	return next
 }
 
@@ -60,19 +60,19 @@ func afterLock(err error) Outcome {
 	return Outcome{Err: err}
 }
 
-// looksTwice reports whether the counter must be checked again under the lock, so that a floor or a ledger is not
+// checksTwice reports whether the counter must be checked again under the lock, so that a floor or a ledger is not
 // queried unnecessarily.
-func (c *asker) looksTwice() bool { return c.series.Floor != nil || c.series.Reserve != nil }
+func (c *asker) checksTwice() bool { return c.series.Floor != nil || c.series.Reserve != nil }
 
-// looked returns the outcome of a check that was sent with the lock's command. Unless the next step is Missing, looked
-// releases the lock, because it is not needed.
-func (c *Call) looked(ctx context.Context, look *request, lock Lock) Outcome {
+// checkOutcome returns the outcome of a check that was sent with the lock's command. Unless the next step is Missing,
+// checkOutcome releases the lock, because it is not needed.
+func (c *Call) checkOutcome(ctx context.Context, check *request, lock Lock) Outcome {
 	var out Outcome
-	if err := look.Wait(ctx); err != nil {
+	if err := check.Wait(ctx); err != nil {
 		out = Outcome{Err: err}
 	} else {
-		c.observe(look, 0)
-		out = c.outcome(look, 0, look.err)
+		c.observe(check, 0)
+		out = c.outcome(check, 0, check.err)
 	}
 	if out.Step != Missing && lock != nil {
 		lock.Release(ctx)
@@ -138,13 +138,13 @@ func (o *opening) run(ctx context.Context) (out Outcome) {
 		}
 		o.endFlight(out.Err)
 	}()
-	if o.looksTwice() && !o.look {
-		asked := o.found.span
+	if o.checksTwice() && !o.checked {
+		locked := o.found.span
 		out = o.outcome(o.ask(ctx, &request{n: o.n, options: &options{All: true}}))
 		if out.Step != Missing {
 			return out
 		}
-		if o.found = out.found; o.found.span.Start != asked.Start {
+		if o.found = out.found; o.found.span.Start != locked.Start {
 			return Outcome{Step: Wait} // the lock is for an earlier period
 		}
 	}
@@ -154,7 +154,7 @@ func (o *opening) run(ctx context.Context) (out Outcome) {
 		}
 		if o.series.Floor != nil {
 			var err error
-			if o.floor, err = o.askFloor(o.caller, o.found.span); err != nil {
+			if o.floor, err = o.queryFloor(o.caller, o.found.span); err != nil {
 				return Outcome{Err: err}
 			}
 		}
@@ -179,7 +179,7 @@ func (o *opening) opened(r *request, err error) Outcome {
 // install sends a grant for the period that was found. With a ledger, it first has a block reserved. If the clock has
 // moved to another span of the same period, install sends the same grant again for that span.
 func (o *opening) install(ctx context.Context) (*request, error) {
-	found, l := &o.found.reply.Found, lifts{floor: o.floor, seq: o.seq}
+	found, contents := &o.found.reply.Found, granted{floor: o.floor, seq: o.seq}
 	checked := o.found.reply.Now
 	lease := LockExpiry
 	if o.lock != nil { // the grant expires before the lock, which is held for at least LockExpiry from since on
@@ -194,7 +194,7 @@ func (o *opening) install(ctx context.Context) (*request, error) {
 		g.Floor = &floor
 	}
 	if o.series.Reserve != nil {
-		if err := o.reserve(ctx, g, &l); err != nil {
+		if err := o.reserve(ctx, g, &contents); err != nil {
 			return nil, err
 		}
 	}
@@ -203,7 +203,7 @@ func (o *opening) install(ctx context.Context) (*request, error) {
 		span = now // the printed date may have changed
 	}
 	for tries := 0; ; tries++ {
-		r := &request{n: o.n, options: &options{All: true, Grant: g, Purpose: o.purpose, Seq: o.seq}, lifts: l}
+		r := &request{n: o.n, options: &options{All: true, Grant: g, Purpose: o.purpose, Seq: o.seq}, granted: contents}
 		if g.Block != nil {
 			r.Repeat = wire.IfProven
 		} else if o.purpose == "" { // raising to an operator's sequence twice has no further effect

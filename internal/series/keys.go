@@ -16,9 +16,9 @@ const SharedType = "*"
 // OtherType is the content that scripts report for a key whose value is not a string, but a list, for example.
 const OtherType = "another type of key"
 
-// since is part of every period in a record. A process of release 0.5.0 mistakes it for the name of another calendar,
-// and therefore refuses the series.
-const since = " 0.6"
+// version is part of every period in a record. A process of release 0.5.0 takes it for part of the calendar's name, and
+// therefore refuses the series.
+const version = " 0.6"
 
 // keys returns the Redis keys of one prefix. All keys of a type have the same hash tag, so they are in one Cluster
 // slot.
@@ -69,7 +69,7 @@ var recorded = regexp.MustCompile(`(?s)^(\S+) (-?\d{1,18}) (-?\d{1,18})(?: ([^#"
 func parseAnswer(text string) *Answer {
 	a := &Answer{Text: text}
 	if m := recorded.FindStringSubmatch(text); m != nil {
-		a.Period = Recorded{calendar.Period{Label: m[1]}, strings.TrimSuffix(m[4], since), m[5] != ""}
+		a.Period = Recorded{calendar.Period{Label: m[1]}, strings.TrimSuffix(m[4], version), m[5] != ""}
 		a.Period.Start, _ = strconv.ParseInt(m[2], 10, 64)
 		a.Period.End, _ = strconv.ParseInt(m[3], 10, 64)
 		a.Printed, a.Key = m[6], m[8]

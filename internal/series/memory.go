@@ -25,7 +25,7 @@ const idle = 48 * 60 * 60
 // An entry is the memory of one type.
 type entry struct {
 	start, end      int64  // bounds of the period, in Unix seconds; if endless, end is in seconds since made
-	highest         int64  // largest sequence returned, called the high-water mark
+	highWater       int64  // largest sequence returned, called the high-water mark
 	clock           *clock // clock of the server that has the type's keys
 	counter, record any    // keys of the counter and the record
 	used            int64  // largest number of used sequences that was passed to noteUsed
@@ -34,11 +34,11 @@ type entry struct {
 // The methods get the type that a type counts as; see keys.countedAs.
 
 // find returns the keys and the high-water mark of a type in a period. The mark is 0 if no number was returned.
-func (m *memory) find(typ string, s *Target) (counter, record any, highest int64) {
+func (m *memory) find(typ string, s *Target) (counter, record any, highWater int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e := m.types[typ]; e != nil && e.start == s.Start {
-		return e.counter, e.record, e.highest
+		return e.counter, e.record, e.highWater
 	}
 	return m.counter(typ, s.Label), m.RecordKey(typ), 0
 }
@@ -58,7 +58,7 @@ func (m *memory) remember(typ string, s *Target, seq int64, clock *clock) {
 	}
 	old := m.types[typ]
 	if old != nil && old.start == s.Start {
-		old.highest, old.end = max(old.highest, seq), end
+		old.highWater, old.end = max(old.highWater, seq), end
 		return
 	}
 	if old != nil && old.start > s.Start {
@@ -68,7 +68,7 @@ func (m *memory) remember(typ string, s *Target, seq int64, clock *clock) {
 		m.newest = s.Start // the server's clock was ahead, and has been corrected
 	}
 	typ = strings.Clone(typ) // typ may share memory with a large string
-	m.types[typ] = &entry{start: s.Start, end: end, highest: seq, clock: clock, counter: m.counter(typ, s.Label),
+	m.types[typ] = &entry{start: s.Start, end: end, highWater: seq, clock: clock, counter: m.counter(typ, s.Label),
 		record: m.RecordKey(typ)}
 }
 

@@ -21,9 +21,9 @@ func TestMemory(t *testing.T) {
 			return &Target{Span: calendar.Span{Period: p}}
 		}
 		highest := func(typ string, n int64) int64 {
-			counter, record, highest := m.find(typ, day(n))
+			counter, record, highWater := m.find(typ, day(n))
 			require.Equal(t, []any{"serial:{" + typ + "}:" + day(n).Label, "serial:{" + typ + "}"}, []any{counter, record})
-			return highest
+			return highWater
 		}
 		var right, behind, ahead clock
 		behind.offset.Store(-3 * 86400 * 1e6)

@@ -18,7 +18,7 @@ func (c *Call) Prepare(ctx context.Context, locks Locks) (out Outcome) {
 	}
 	compared := c.series.MaxSkew < 0
 	var floor *int64
-	var held *opening // opening that has the lock of the next period
+	var locked *opening // opening that has the lock of the next period
 	begun := c.Current().Start
 	for {
 		current := c.Current()
@@ -49,14 +49,14 @@ func (c *Call) Prepare(ctx context.Context, locks Locks) (out Outcome) {
 			if c.series.Floor == nil || floor != nil {
 				continue
 			}
-			if held == nil { // then check again, because another process may have opened the period
-				if held, out = c.lockNext(ctx, locks, upcoming); held == nil {
+			if locked == nil { // then check again, because another process may have opened the period
+				if locked, out = c.lockNext(ctx, locks, upcoming); locked == nil {
 					return out
 				}
-				defer held.lock.Release(context.WithoutCancel(ctx))
+				defer locked.lock.Release(context.WithoutCancel(ctx))
 				continue
 			}
-			used, err := held.askFloor(ctx, upcoming)
+			used, err := locked.queryFloor(ctx, upcoming)
 			if err != nil {
 				return Outcome{Err: err}
 			}
@@ -82,7 +82,7 @@ func (c *asker) newPrepare(current *Target, floor *int64, compared bool) (*reque
 		base = 0
 	}
 	r := &request{options: &options{Next: &next{Period: bounds(upcoming.Label, upcoming.Start, upcoming.End),
-		Expires: upcoming.expires.(int64), Base: base, Asks: s.Floor != nil, Compared: compared}}}
+		Expires: upcoming.expires.(int64), Base: base, HasFloor: s.Floor != nil, Compared: compared}}}
 	if floor != nil {
 		r.options.Grant = &grant{Floor: floor}
 	}

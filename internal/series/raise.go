@@ -38,7 +38,7 @@ func (c *Call) Raise(ctx context.Context, purpose string, seq int64, keep bool) 
 				return c.gaveUp(end)
 			}
 			o := &opening{Call: c.detach(out), caller: ctx, Outcome: out, purpose: purpose, seq: seq}
-			o.look = true
+			o.checked = true
 			out = c.await(ctx, o)
 		}
 		if out.Step == Wait {

@@ -20,7 +20,7 @@ type request struct {
 	keys    []any    // additional keys
 	stored  *once    // how the number is stored, so that the request can be repeated; nil for none
 	reads   bool     // the request only reads
-	lifts   lifts    // contents of the grant
+	granted granted  // contents of the grant
 
 	highWater int64 // high-water mark that was sent
 	reply     Reply // set by Done
@@ -50,7 +50,7 @@ type next struct {
 	Period   string `json:"period"`
 	Expires  int64  `json:"expires"`
 	Base     int64  `json:"base"`
-	Asks     bool   `json:"asks,omitempty"`
+	HasFloor bool   `json:"hasFloor,omitempty"`
 	Compared bool   `json:"compared,omitempty"`
 }
 
@@ -64,14 +64,14 @@ type grant struct {
 	Entered string    `json:"entered"`
 	Ceiling int64     `json:"ceiling"`
 	ID      string    `json:"id"`
-	Held    bool      `json:"held"`
+	Exists  bool      `json:"exists"`
 }
 
 // Arguments implements [wire.Command].
 func (r *request) Arguments() []any {
 	s, span := r.server, r.span
-	counter, record, highest := s.memory.find(r.counts, span)
-	if r.highWater = highest; r.Merge != (wire.Merge{}) {
+	counter, record, highWater := s.memory.find(r.counts, span)
+	if r.highWater = highWater; r.Merge != (wire.Merge{}) {
 		r.n = r.N
 	}
 	keys := r.keys
@@ -81,7 +81,7 @@ func (r *request) Arguments() []any {
 	args := make([]any, 0, 14+len(keys))
 	args = append(args, nil, nil, 2+len(keys), counter, record)
 	args = append(args, keys...)
-	args = append(args, span.period, span.from, span.to, s.limit, span.expires, r.n, highest)
+	args = append(args, span.period, span.from, span.to, s.limit, span.expires, r.n, highWater)
 	if r.reads {
 		return args
 	}

@@ -31,7 +31,7 @@ type opening struct {
 // reserve has the ledger reserve the block of a grant. The block begins above every sequence of the period that may
 // have been used. Sequences that an operator skips become part of the block. So the ledger's answer shows which of them
 // had been reserved before, and no other caller gets them.
-func (o *opening) reserve(ctx context.Context, g *grant, l *lifts) error {
+func (o *opening) reserve(ctx context.Context, g *grant, contents *granted) error {
 	found, s := &o.found.reply.Found, o.series
 	above := max(found.Above, o.floor)
 	if found.Starts {
@@ -44,27 +44,27 @@ func (o *opening) reserve(ctx context.Context, g *grant, l *lifts) error {
 	}
 	above, from = min(above, MaxSeq), min(from, MaxSeq)
 	size := max(1, min(max(s.Block, int64(o.n)), s.Limit-from)) // the last block ends at the limit
-	after, err := o.askLedger(ctx, above, size+from-above)
+	after, err := o.callLedger(ctx, above, size+from-above)
 	if err != nil {
 		return err
 	}
-	l.after, l.upto = min(after, MaxSeq), min(after+size+from-above, MaxSeq)
-	l.follow, l.mixed = found.Intact && after == found.Ceiling, found.Mixed
-	g.Block = &[2]int64{l.after, l.upto}
-	g.Entered, g.Ceiling, g.ID, g.Held = found.Entered, found.Ceiling, found.ID, found.Exists
+	contents.after, contents.upto = min(after, MaxSeq), min(after+size+from-above, MaxSeq)
+	contents.follow, contents.mixed = found.Intact && after == found.Ceiling, found.Mixed
+	g.Block = &[2]int64{contents.after, contents.upto}
+	g.Entered, g.Ceiling, g.ID, g.Exists = found.Entered, found.Ceiling, found.ID, found.Exists
 	return nil
 }
 
-// askLedger has the ledger reserve size sequences above a given one, and returns the first of them minus 1. If the
+// callLedger has the ledger reserve size sequences above a given one, and returns the first of them minus 1. If the
 // ledger answers too late, the block is reported as a gap.
-func (o *opening) askLedger(ctx context.Context, above, size int64) (int64, error) {
+func (o *opening) callLedger(ctx context.Context, above, size int64) (int64, error) {
 	s, span := o.series, o.found.span
-	highest := int64(MaxSeq) - size
+	largest := int64(MaxSeq) - size
 	if s.Limit == MaxSeq { // the last block may extend beyond the limit
-		highest = 2 * MaxSeq
+		largest = 2 * MaxSeq
 	}
-	invalid := func(after int64) bool { return after < above || after > highest }
-	after, err := o.askOutside(ctx, func(ctx context.Context) (int64, error) {
+	invalid := func(after int64) bool { return after < above || after > largest }
+	after, err := o.callExternal(ctx, func(ctx context.Context) (int64, error) {
 		return s.Reserve(ctx, o.typ, span.Label, above, size)
 	}, func(after int64) {
 		if !invalid(after) && !o.found.reply.Mixed {
@@ -72,7 +72,7 @@ func (o *opening) askLedger(ctx context.Context, above, size int64) (int64, erro
 		}
 	})
 	if err == nil && invalid(after) {
-		err = fmt.Errorf("reserved %d above %d and returned %d: want %d to %d", size, above, after, above, highest)
+		err = fmt.Errorf("reserved %d above %d and returned %d: want %d to %d", size, above, after, above, largest)
 	}
 	if err != nil {
 		err = fmt.Errorf("serial: %w of %s %s: %w", ErrLedger, s.subject(o.typ), span.Label, err)
@@ -81,11 +81,11 @@ func (o *opening) askLedger(ctx context.Context, above, size int64) (int64, erro
 	return after, nil
 }
 
-// askFloor queries the floor.
-func (o *opening) askFloor(ctx context.Context, span *Target) (int64, error) {
+// queryFloor queries the floor.
+func (o *opening) queryFloor(ctx context.Context, span *Target) (int64, error) {
 	s := o.series
 	start := time.Unix(span.Start, 0).In(s.Calendar.Location)
-	used, err := o.askOutside(ctx, func(ctx context.Context) (int64, error) { return s.Floor(ctx, o.typ, start) }, nil)
+	used, err := o.callExternal(ctx, func(ctx context.Context) (int64, error) { return s.Floor(ctx, o.typ, start) }, nil)
 	if err != nil {
 		return 0, fmt.Errorf("serial: %w of %s %s: %w", ErrFloor, s.subject(o.typ), span.Label, err)
 	}
@@ -96,10 +96,10 @@ func (o *opening) askFloor(ctx context.Context, span *Target) (int64, error) {
 	return used, nil
 }
 
-// askOutside queries a floor or a ledger. The context of the query ends shortly before the opening, so a function that
-// heeds its context still returns its own error in time. Otherwise askOutside returns without it. If the function
-// succeeds later, late gets its answer, unless late is nil.
-func (o *opening) askOutside(
+// callExternal calls a floor or a ledger. The context of the call ends shortly before the deadline of the opening, so a
+// function that heeds its context can still return its own error. At the deadline, callExternal returns without waiting
+// any longer for the function. If the function succeeds later, its answer is passed to late, unless late is nil.
+func (o *opening) callExternal(
 	ctx context.Context, ask func(context.Context) (int64, error), late func(int64),
 ) (int64, error) {
 	within, cancel := context.WithDeadline(ctx, o.deadline.Add(-margin/2))

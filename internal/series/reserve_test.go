@@ -42,10 +42,10 @@ func TestReserve(t *testing.T) {
 			o := &opening{Call: new(Call), floor: test.floor, seq: test.seq}
 			o.series, o.n, o.deadline = s, test.n, time.Now().Add(time.Minute)
 			o.found = &request{reply: Reply{Found: test.found}, span: newSpans(s.Config).probe}
-			g, l := &grant{Base: 4}, lifts{}
+			g, l := &grant{Base: 4}, granted{}
 			require.NoError(t, o.reserve(t.Context(), g, &l))
 			require.Equal(t, test.want, *g.Block)
-			require.Equal(t, lifts{after: test.want[0], upto: test.want[1], follow: test.follow, mixed: test.found.Mixed}, l)
+			require.Equal(t, granted{after: test.want[0], upto: test.want[1], follow: test.follow, mixed: test.found.Mixed}, l)
 			for _, after = range []int64{test.asked[0] - 1, MaxSeq - test.asked[1] + 1} {
 				require.ErrorIs(t, o.reserve(t.Context(), g, &l), ErrLedger)
 			}
@@ -54,7 +54,7 @@ func TestReserve(t *testing.T) {
 			for answer, valid := range map[int64]bool{-1: false, 0: true, 150: true, 151: false} {
 				s.Floor = func(context.Context, string, time.Time) (int64, error) { return answer, nil }
 				s.Calendar.Location = time.UTC
-				_, err := o.askFloor(t.Context(), o.found.span)
+				_, err := o.queryFloor(t.Context(), o.found.span)
 				require.Equal(t, valid, err == nil, "%v", err)
 			}
 		})

@@ -45,7 +45,7 @@ func (c *caller) day(now int64) day {
 func (d day) String() string { return bounds(d.label, d.first, d.past) }
 
 func settings(mark string, ledger bool) string {
-	return " days" + since + " #" + mark + map[bool]string{true: " ledger"}[ledger]
+	return " days" + version + " #" + mark + map[bool]string{true: " ledger"}[ledger]
 }
 
 // A model has the state that a record should have. Its methods implement the rules of docs/design.md.
@@ -219,7 +219,7 @@ func (m *model) expect(s *sent, now int64, id, content, next string) Status {
 	case g != nil && (now*1000 < g.Checked || now*1000 >= g.Checked+g.Lease || s.ledger && g.Block == nil):
 		return stale
 	case g != nil && g.Block != nil &&
-		(g.Entered != entered || g.Ceiling != ceiling || g.ID != id || g.Held != (content != "")):
+		(g.Entered != entered || g.Ceiling != ceiling || g.ID != id || g.Exists != (content != "")):
 		return stale
 	case g != nil && (o.Purpose != "" || state != "same" || lost || g.Floor != nil || g.Block != nil):
 		return m.open(s, state, last, content, opened, lost, intact)
@@ -310,7 +310,7 @@ func (m *model) prepare(s *sent, state, content string) Status {
 		return stale
 	case m.ahead.label != "" && m.ahead != s.next, m.ahead.label == "" && m.entered.past != s.next.first:
 		return Conflict
-	case m.ahead != s.next && !o.Compared, lost && g == nil && o.Asks:
+	case m.ahead != s.next && !o.Compared, lost && g == nil && o.HasFloor:
 		return missing
 	case lost && g == nil && used:
 		return Lost
@@ -470,7 +470,7 @@ func (h *history) run(s *sent) Reply {
 // grant returns the grant that a process would make after a reply.
 func (h *history) grant(s *sent, r Reply) *grant {
 	g := &grant{Checked: h.now * 1000, Lease: 8000, Base: s.base}
-	g.Entered, g.Ceiling, g.ID, g.Held = r.Entered, r.Ceiling, r.ID, r.Exists
+	g.Entered, g.Ceiling, g.ID, g.Exists = r.Entered, r.Ceiling, r.ID, r.Exists
 	floor := s.options.Seq
 	if s.floor {
 		known := h.last[s.label]
@@ -527,7 +527,7 @@ func (h *history) ask(c *caller, purpose string) {
 func (h *history) prepare(c *caller) {
 	today := c.day(h.now)
 	s := &sent{caller: c, day: today, limit: MaxSeq, next: c.day(today.past + h.Int64N(8)/7*86400)}
-	s.options.Next = &next{Period: s.next.String(), Expires: s.next.past + 5*86400, Base: c.base, Asks: c.floor,
+	s.options.Next = &next{Period: s.next.String(), Expires: s.next.past + 5*86400, Base: c.base, HasFloor: c.floor,
 		Compared: h.IntN(3) > 0}
 	if r := h.run(s); r.Status == missing && s.options.Next.Compared {
 		floor := h.last[s.next.label] + h.Int64N(3)

@@ -19,13 +19,13 @@ func TestSerialScript(t *testing.T) {
 	redismemory.AddReplicationID(m)
 	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	defer rdb.Close()
-	id, entered := strings.Repeat("0", 40), "20211024 1000 2000 days"+since+" #aa"
+	id, entered := strings.Repeat("0", 40), "20211024 1000 2000 days"+version+" #aa"
 	record := func(ledger string, fields ...string) []string { return append(fields, "entered", entered+ledger) }
 	block := func(copied string) []string {
 		return record(" ledger", "ceiling", "20", "counterCopy", copied, "replID", id)
 	}
-	grant := `{"checked":1500000,"lease":8000,"base":0,"held":true,"ceiling":20,"id":"` + id + `","entered":"` + entered +
-		` ledger",`
+	grant := `{"checked":1500000,"lease":8000,"base":0,"exists":true,"ceiling":20,"id":"` + id + `","entered":"` +
+		entered + ` ledger",`
 	installed := `{"grant":` + grant + `"block":[20,30]}}`
 	for name, test := range map[string]struct {
 		at, n         int64
@@ -85,7 +85,7 @@ func TestOtherRecords(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	defer rdb.Close()
-	const settings = " days" + since + " #aa"
+	const settings = " days" + version + " #aa"
 	const today, tomorrow = "20211024 1000 2000" + settings, "20211025 2000 3000" + settings
 	record := func(fields ...string) []string { return append(fields, "entered", today) }
 	prepared := record("ahead", "20211025 2000 3000")
@@ -97,8 +97,8 @@ func TestOtherRecords(t *testing.T) {
 		at, n, seen   int64
 		options, want string
 	}{
-		"another calendar": {[]string{"entered", "2021W43 1000 2000 weeks" + since + " #aa"}, "5", today, 1500, 1, 0, "a",
-			`"calendar"`},
+		"another calendar": {[]string{"entered", "2021W43 1000 2000 weeks" + version + " #aa"}, "5", today, 1500, 1, 0,
+			"a", `"calendar"`},
 		"the same label":       {record(), "5", "20211024 2000 3000" + settings, 2500, 1, 0, "a", `"conflict"`},
 		"no hash":              {[]string{"list"}, "5", today, 1500, 1, 0, "a", `"text":"another type of key"`},
 		"no string":            {record(), "list", today, 1500, 1, 0, "a", `"text":"another type of key"`},

@@ -146,7 +146,7 @@ type Events struct {
 	Opened         *Target       // span that the call opened
 	Wait           time.Duration // time from the beginning of the call until the period of Opened was open
 	Lost           *Target       // span whose counter is missing or too low
-	Held           string        // content of the lost counter
+	Content        string        // content of the lost counter
 	Offset, Before time.Duration // new and previous offset of the server's clock
 }
 
@@ -186,8 +186,8 @@ func (c *Call) Restart() {
 // extend moves the deadline by the time for which the call has waited for other callers.
 func (c *Call) extend(waited time.Duration) {
 	c.deadline = c.deadline.Add(waited)
-	if last := c.began.Add(longest); !c.endless && c.deadline.After(last) {
-		c.deadline = last
+	if limit := c.began.Add(longest); !c.endless && c.deadline.After(limit) {
+		c.deadline = limit
 	}
 }
 
@@ -246,10 +246,10 @@ type Outcome struct {
 	Numbers Numbers // numbers issued, if Step is Done and Err is nil
 	Err     error
 
-	found *request  // request whose reply shows that a grant is needed
-	look  bool      // found was sent with the lock's command or after it
-	lock  Lock      // lock that the caller holds, or nil if none
-	since time.Time // time at which the lock was requested; it is held for at least LockExpiry after that
+	found   *request  // request whose reply shows that a grant is needed
+	checked bool      // found was sent with the lock's command or after it
+	lock    Lock      // lock that the caller holds, or nil if none
+	since   time.Time // time at which the lock was requested; it is held for at least LockExpiry after that
 }
 
 // Numbers are issued sequences.

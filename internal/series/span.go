@@ -32,7 +32,7 @@ type spans struct {
 }
 
 func newSpans(c *Config) *spans {
-	s := &spans{Config: c, settings: " " + c.Counts + since + " #" + c.PrintMark}
+	s := &spans{Config: c, settings: " " + c.Counts + version + " #" + c.PrintMark}
 	if c.Reserve != nil {
 		s.settings += " ledger"
 	}

@@ -21,7 +21,7 @@ func TestSpans(t *testing.T) {
 		}}
 	s := newSpans(c)
 	first := s.at(time.Unix(5, 0))
-	require.Equal(t, "19700101 0 86400 days"+since+" #aa", first.period)
+	require.Equal(t, "19700101 0 86400 days"+version+" #aa", first.period)
 	require.Equal(t, []any{int64(0), int64(86400), int64(3 * 86400)}, []any{first.from, first.to, first.expires})
 	require.Equal(t, `"19700101" "{\"}"`, first.printed)
 	require.Same(t, first, s.at(time.Unix(86399, 0)))
@@ -33,7 +33,7 @@ func TestSpans(t *testing.T) {
 	require.Same(t, last, func() *Target { s.latest.Store(last); return s.at(time.Unix(86400, 0)) }())
 
 	c.Until, c.Reserve = 0, func(_ context.Context, _, _ string, _, _ int64) (int64, error) { return 0, nil }
-	require.Equal(t, "19700101 0 86400 days"+since+" #aa ledger", newSpans(c).at(time.Unix(5, 0)).period)
+	require.Equal(t, "19700101 0 86400 days"+version+" #aa ledger", newSpans(c).at(time.Unix(5, 0)).period)
 }
 
 // A clock must treat the time of the server as the time in the middle of the round trip.

@@ -24,9 +24,9 @@ var (
 // AnswerTime is the longest duration of a call, without the time for which it waits for other callers.
 const AnswerTime = 10 * time.Second
 
-// EndOf returns the error of a context, nil if it has not ended. A context whose deadline has passed counts as ended
-// even if its timer has not fired yet.
-func EndOf(ctx context.Context) error { return wire.ContextErr(ctx) }
+// ContextErr returns the error of a context, or nil if the context has not ended. A context whose deadline has passed
+// counts as ended even if its timer has not fired yet.
+func ContextErr(ctx context.Context) error { return wire.ContextErr(ctx) }
 
 // Foreign hides that an error comes from a context, because that context is not the caller's.
 func Foreign(err error) error { return wire.Foreign(err) }

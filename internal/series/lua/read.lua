@@ -11,8 +11,8 @@
 --   "exhausted"  the counter of the current period is 10^15 or more, which no script writes
 local time, id, purpose = redis.pcall('TIME'), nil, 'read'
 --include rules
-if #KEYS == 2 and lost then return reply('lost', held or '') end
-if #KEYS == 2 and last == 1e15 then return reply('exhausted', held) end
+if #KEYS == 2 and lost then return reply('lost', content or '') end
+if #KEYS == 2 and last == 1e15 then return reply('exhausted', content) end
 
 local counters = {}
 -- show adds the two integers of a counter with the sequence seq to the reply.

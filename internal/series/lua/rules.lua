@@ -52,14 +52,14 @@
 --            "ahead"   like "open", but the period was prepared, so it only has to be entered
 --            "future"  an operator returns to a period before the one entered
 --            "taken"   an operator takes over a series of another time zone or day start, or one that has a ledger
---   held     the content of the counter as a string, false if there is no counter
+--   content  the content of the counter as a string, false if there is no counter
 --   last     the content as a number, at most 10^15; nil if there is no counter or INCRBY would refuse it
 --   lost     whether the counter once existed and is now missing, below the high-water mark or not a number
 --   unrecoverable  whether the counter is lost and no ledger knows its position
 --   intact   with a ledger: whether the counter is unchanged since the last number was issued
 --   unused   whether the period is unused, as far as the counter, the record and the caller show
---   the fields of the record, with the same names; and now, ms, label, begins, past, mine, ledgered, enteredLabel,
---   enteredPast, theirs, samePrint, largest
+--   the fields of the record, with the same names; and now, ms, label, begins, past, settings, ledgered, enteredLabel,
+--   enteredPast, enteredSettings, samePrint, largest
 if time.err then return {err = 'TIME is refused: ' .. time.err} end -- the error itself may not name the command
 local counter, record = KEYS[1], KEYS[2]
 local now = time[1] + 0
@@ -77,40 +77,40 @@ end
 local function digits(seq) return string.format('%.0f', seq) end
 
 if now < ARGV[2] + 0 or now >= ARGV[3] + 0 then return reply('clock') end
-local pattern, settings = '^(%S+) (%-?%d+) (%-?%d+)( .*)$', '^ (.-) (#%x+)' -- an instant before 1970 is negative
-local label, begins, past, mine = string.match(ARGV[1], pattern)
+local pattern, settingsPattern = '^(%S+) (%-?%d+) (%-?%d+)( .*)$', '^ (.-) (#%x+)' -- an instant before 1970 is negative
+local label, begins, past, settings = string.match(ARGV[1], pattern)
 begins, past = begins + 0, past + 0
-local ledgered = string.find(mine, ' ledger', 1, true)
+local ledgered = string.find(settings, ' ledger', 1, true)
 
-local kept = redis.pcall('HMGET', record, 'entered', 'first', 'ahead', 'firstAhead', 'jump', 'doubtful', 'print',
+local stored = redis.pcall('HMGET', record, 'entered', 'first', 'ahead', 'firstAhead', 'jump', 'doubtful', 'print',
   'ledger', 'ceiling', 'counterCopy', 'replID', 'used', 'starts')
-if kept.err then
-  return string.find(kept.err, 'WRONGTYPE', 1, true) and reply('calendar', 'another type of key') or kept
+if stored.err then
+  return string.find(stored.err, 'WRONGTYPE', 1, true) and reply('calendar', 'another type of key') or stored
 end
 local entered, first, ahead, firstAhead, jump, doubtful, print, ledger, ceiling, counterCopy, replID
-  = unpack(kept, 1, 11)
+  = unpack(stored, 1, 11)
 local old = entered and not string.find(entered, ' 0.6 #', 1, true)
-local enteredLabel, enteredFirst, enteredPast, theirs = string.match(entered or '', pattern)
+local enteredLabel, enteredFirst, enteredPast, enteredSettings = string.match(entered or '', pattern)
 if old then -- convert a record of 0.5.0
   entered = string.gsub(entered, ' #', ' 0.6 #', 1)
-  theirs = theirs and string.gsub(theirs, ' #', ' 0.6 #', 1)
+  enteredSettings = enteredSettings and string.gsub(enteredSettings, ' #', ' 0.6 #', 1)
   ahead = string.match(ahead or '', '^;([^;]+);') or false
   local name = ahead and string.match(ahead, '^%S+')
-  for from, to, start in string.gmatch(kept[13] or '', '(%w+)-(%w+) (%d+);') do
+  for from, to, start in string.gmatch(stored[13] or '', '(%w+)-(%w+) (%d+);') do
     if enteredLabel and from <= enteredLabel and enteredLabel <= to then first = start end
     if name and from <= name and name <= to then firstAhead = start end
   end
-  local newest = string.match(kept[12] or '', '(%w+);$')
+  local newest = string.match(stored[12] or '', '(%w+);$')
   if newest and enteredLabel and newest > enteredLabel then doubtful = enteredLabel .. ' ' .. newest end
 end
 enteredFirst, enteredPast = tonumber(enteredFirst), tonumber(enteredPast)
 
-local samePrint = entered and mine == theirs
+local samePrint = entered and settings == enteredSettings
 if entered and not samePrint then
-  local calendar, mark = string.match(mine, settings)
-  local another, printed = string.match(theirs or '', settings)
-  if another ~= calendar then return reply('calendar', entered) end
-  samePrint = printed == mark
+  local calendar, mark = string.match(settings, settingsPattern)
+  local enteredCalendar, enteredMark = string.match(enteredSettings or '', settingsPattern)
+  if enteredCalendar ~= calendar then return reply('calendar', entered) end
+  samePrint = enteredMark == mark
 end
 local left, jumped = string.match(jump or '', '^(%w+) (%w+)$')
 local from, to = string.match(doubtful or '', '^(%w+) (%w+)$')
@@ -129,7 +129,7 @@ local function firstOf(l)
   return ahead and l == string.match(ahead, '^%S+') and (firstAhead or 1) + 0 or nil
 end
 
--- read returns the content of a counter in the two forms of last and held above. WRONGTYPE is the only error that
+-- read returns the content of a counter in the two forms of last and content above. WRONGTYPE is the only error that
 -- depends on the content; after any other error, the script fails.
 local function read(key)
   local content = redis.pcall('GET', key)
@@ -167,20 +167,20 @@ elseif entered ~= ARGV[1] and entered .. ' ledger' ~= ARGV[1]
   if conflict then state = 'taken' end
 end
 
-local last, held = read(counter)
+local last, content = read(counter)
 local highWater = ARGV[7] + 0
 local lost = (not last or last < highWater)
-  and (state == 'same' or state == 'ahead' or highWater > 0 or held or known(label)) and true or false
-local unused, unrecoverable, intact = not held and not lost, lost, false
+  and (state == 'same' or state == 'ahead' or highWater > 0 or content or known(label)) and true or false
+local unused, unrecoverable, intact = not content and not lost, lost, false
 if ledgered then
-  local says
+  local infoReply
   if not id then
     --include master
-    id, says = master()
+    id, infoReply = master()
   end
-  if not id then return reply('unknown', says) end
+  if not id then return reply('unknown', infoReply) end
   ceiling = entered == ARGV[1] and tonumber(ceiling)
-  intact = ceiling and counterCopy == held and replID == id and not lost
+  intact = ceiling and counterCopy == content and replID == id and not lost
   local reserved = ledger and label >= ledger
   unrecoverable = lost
     and (state ~= 'same' and not reserved and known(label) or state == 'same' and entered ~= ARGV[1])

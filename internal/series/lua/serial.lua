@@ -13,8 +13,8 @@
 --            seq       the operator's sequence
 --            keep      true: refuse a series that has a ledger as a conflict, instead of taking it out of the ledger
 --            once      {printed, key, life}: store the answer in KEYS[3] for life milliseconds; see below
---            next      {period, expires, base, asks, compared}: prepare period, which is "LABEL FIRST PAST". Its
---                      counter is KEYS[3], which expires at expires. base is defined below. asks is true if the
+--            next      {period, expires, base, hasFloor, compared}: prepare period, which is "LABEL FIRST PAST". Its
+--                      counter is KEYS[3], which expires at expires. base is defined below. hasFloor is true if the
 --                      caller has a floor that must be queried first. compared is true if it has compared the clocks
 --            grant     permission to open the period or to install a block, with these fields:
 --              checked, lease  the server's time at which the caller found that a grant was needed, and the time after
@@ -26,8 +26,8 @@
 --              lock    the value of the caller's lock. The lock is the last key, and it is released
 --              block   [AFTER, UPTO]: the sequences from AFTER+1 to UPTO, at most 10^15, are reserved. The block is
 --                      installed only if the next four fields still have the values that the caller was sent
---              entered, ceiling, id, held   the period entered, "" for none; the ceiling, -1 for none; the replication
---                      ID of the server; and whether the counter exists
+--              entered, ceiling, id, exists   the period entered, "" for none; the ceiling, -1 for none; the
+--                      replication ID of the server; and whether the counter exists
 --
 -- Reply: an integer, which is the last of the n sequences issued or, with next, the position of the next period's
 -- counter. Otherwise a JSON object (see rules.lua) with one of these statuses:
@@ -58,18 +58,18 @@ if not json and not time.err and time[1] + 0 >= ARGV[2] + 0 and time[1] + 0 < AR
     --include master
     id = master()
     -- If HMGET fails, each of these is nil.
-    local kept = redis.pcall('HMGET', KEYS[2], 'entered', 'ceiling', 'counterCopy', 'replID')
-    entered, copy = kept[1], kept[4] == id and kept[3]
-    top = copy and tonumber(kept[2]) and math.min(kept[2], top) or -1
+    local stored = redis.pcall('HMGET', KEYS[2], 'entered', 'ceiling', 'counterCopy', 'replID')
+    entered, copy = stored[1], stored[4] == id and stored[3]
+    top = copy and tonumber(stored[2]) and math.min(stored[2], top) or -1
   else
     entered = redis.pcall('HGET', KEYS[2], 'entered')
   end
   if entered == ARGV[1] then
-    local held = redis.pcall('GET', KEYS[1])
+    local content = redis.pcall('GET', KEYS[1])
     -- If a string begins with 1 to 9 and tonumber accepts it, INCRBY either reads the same number or fails.
-    local last = held == ARGV[7] and held + 0
-      or type(held) == 'string' and (string.byte(held) or 0) > 48 and tonumber(held)
-    if last and last >= ARGV[7] + 0 and last + n <= top and (not copy or held == copy) then
+    local last = content == ARGV[7] and content + 0
+      or type(content) == 'string' and (string.byte(content) or 0) > 48 and tonumber(content)
+    if last and last >= ARGV[7] + 0 and last + n <= top and (not copy or content == copy) then
       local left = redis.pcall('PTTL', KEYS[1])
       local issued = type(left) == 'number' and left >= 0 and redis.pcall('INCRBY', KEYS[1], n)
       if type(issued) == 'number' then
@@ -118,7 +118,7 @@ local opened = state == 'ahead' or entered and label == enteredLabel
 local function needed(status)
   local above = unused and 0
     or math.max(ledgered and ceiling or 0, last or 0, highWater, lost and opened and baseOf(label) or 0)
-  return reply(status, held or '', {entered = entered or '', id = id or '', exists = held and true, lost = lost,
+  return reply(status, content or '', {entered = entered or '', id = id or '', exists = content and true, lost = lost,
     ceiling = digits(ledgered and ceiling or -1), above = digits(above), last = digits(last or -1), mixed = mixed,
     starts = (unused or lost) and not opened, intact = intact and true, closed = state ~= 'same'})
 end
@@ -156,7 +156,7 @@ local function save()
   end
   redis.call('HDEL', record, '')
   redis.call('HSET', record, unpack(write))
-  if kept[1] then redis.call('HDEL', record, unpack(delete)) else redis.call('EXPIREAT', record, plain(ends)) end
+  if stored[1] then redis.call('HDEL', record, unpack(delete)) else redis.call('EXPIREAT', record, plain(ends)) end
 end
 
 -- startsAt returns the first sequence of a period that begins above base, in the form of the record.
@@ -212,7 +212,7 @@ end
 -- nothing has been issued in the period.
 local function prepare(p)
   if state ~= 'same' then
-    if ledgered and last and last >= 1e15 - 1 then return reply('exhausted', held) end -- there cannot be another block
+    if ledgered and last and last >= 1e15 - 1 then return reply('exhausted', content) end -- no block can follow
     return stale()
   end
   local name, begun = string.match(p.period, '^(%S+) (%S+)')
@@ -220,19 +220,19 @@ local function prepare(p)
     if ahead or enteredPast ~= tonumber(begun) then return reply('conflict', ahead or entered) end
     if not p.compared then return needed('missing') end
   end
-  local there, content = read(KEYS[3])
-  local opened = (ahead == p.period or content or known(name)) and true -- not the content itself
+  local number, found = read(KEYS[3])
+  local opened = (ahead == p.period or found or known(name)) and true -- not the content itself
   local floor = grant and grant.floor
-  if not there and not floor then
-    lost, held = opened, content
-    if p.asks or opened then return needed(p.asks and 'missing' or 'lost') end
+  if not number and not floor then
+    lost, content = opened, found
+    if p.hasFloor or opened then return needed(p.hasFloor and 'missing' or 'lost') end
   end
   local base = opened and baseOf(name) or p.base
-  local used = math.max(there or base, floor or 0)
+  local used = math.max(number or base, floor or 0)
   if ahead ~= p.period then ahead, firstAhead = p.period, not opened and startsAt(p.base) end
-  permit(KEYS[3], content, p.expires)
+  permit(KEYS[3], found, p.expires)
   save()
-  write(KEYS[3], content, there, used, p.expires)
+  write(KEYS[3], found, number, used, p.expires)
   return used
 end
 
@@ -247,7 +247,7 @@ local function take()
   end
   local count = math.min(n, math.max(top - last, 0))
   if count < n then
-    if last >= limit or options.all and last + n > limit then return reply('exhausted', held) end
+    if last >= limit or options.all and last + n > limit then return reply('exhausted', content) end
     if count < 1 or options.all then return needed('missing') end
   end
   if once and n > 0 then redis.call('SET', KEYS[3], '', 'XX') end -- fails if it must not be written; sets nothing
@@ -278,7 +278,7 @@ if not grant then return take() end
 if unrecoverable and not grant.floor then return needed('lost') end
 if ms < grant.checked or ms >= grant.checked + grant.lease then return stale() end
 if grant.block and (grant.entered ~= (entered or '') or grant.ceiling ~= (ceiling or -1) or grant.id ~= id
-  or grant.held ~= (held and true or false)) then
+  or grant.exists ~= (content and true or false)) then
   return stale()
 end
 if ledgered and not grant.block then return stale() end
@@ -304,7 +304,7 @@ if block then
   -- If the block directly follows the previous one, the counter does not skip anything.
   if not intact or block[1] ~= ceiling then used = math.max(used, block[1]) end
   -- The rest of the previous block is not skipped.
-  if used + n > limit and intact and last < ceiling and not operator then return reply('exhausted', held) end
+  if used + n > limit and intact and last < ceiling and not operator then return reply('exhausted', content) end
   if used + n > upto and used + n <= limit then return stale() end
   if used > limit then -- another template has issued it, or the block lies above the limit
     used = math.max(limit, last or 0)
@@ -313,16 +313,16 @@ if block then
 end
 local enough = n == 0 or used + n <= limit
 local issued = enough and used + n or used
-permit(counter, held, expires)
+permit(counter, content, expires)
 if once and n > 0 then redis.call('SET', KEYS[3], '', 'XX') end -- fails if it must not be written; sets nothing
 local known = opened or base == start or (last or 0) > start -- otherwise the period had a lower start
 enter(startsAt(known and start or 0))
-if block then ceiling, counterCopy, replID = upto, issued == last and held or plain(issued), id end
+if block then ceiling, counterCopy, replID = upto, issued == last and content or plain(issued), id end
 save()
-write(counter, held, last, issued, expires)
+write(counter, content, last, issued, expires)
 if grant.lock and redis.pcall('GET', KEYS[#KEYS]) == grant.lock then redis.pcall('DEL', KEYS[#KEYS]) end
 if not enough then
-  local text = issued == last and held or digits(issued)
+  local text = issued == last and content or digits(issued)
   return reply('exhausted', text, {from = digits(before), upto = digits(math.min(used, 1e15))})
 end
 if once and n > 0 then remember(issued) end
