@@ -147,9 +147,9 @@ func only(r Reports, err error) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	one := r.Periods[0]
-	one.Foreign, one.ForeignCount, one.OtherCount = r.Foreign, r.ForeignCount, r.OtherCount
-	return one, nil
+	report := r.Periods[0]
+	report.Foreign, report.ForeignCount, report.OtherCount = r.Foreign, r.ForeignCount, r.OtherCount
+	return report, nil
 }
 
 // counted returns the periods of the last numbers. firsts has the first sequences of these periods, or is nil.
@@ -207,8 +207,8 @@ func (a *audit) run(ctx context.Context, used iter.Seq2[string, error], before, 
 
 // add adds a given period, or a period with last 0 that was found in the used numbers.
 func (a *audit) add(c counted) error {
-	if most := template.MaxSequence; c.last < 0 || c.last > most {
-		return fmt.Errorf("serial: %s of %s: last sequence %d: want 0 to %d", a.method, a.scheme.subject(a.typ), c.last, most)
+	if top := template.MaxSequence; c.last < 0 || c.last > top {
+		return fmt.Errorf("serial: %s of %s: last sequence %d: want 0 to %d", a.method, a.scheme.subject(a.typ), c.last, top)
 	}
 	if a.periods[c.Label] != nil {
 		return a.failed(fmt.Errorf("the period %s is given twice", calendar.FormatLabel(c.Label)))
@@ -321,9 +321,9 @@ func (a *audit) wentBack(p *calendar.Period, last, after int64) error {
 
 // shorten truncates a string to at most 256 bytes, at a boundary between characters.
 func shorten(text string) string {
-	const most = 256
-	end := min(len(text), most)
-	for end < len(text) && end > most-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+	const maxBytes = 256
+	end := min(len(text), maxBytes)
+	for end < len(text) && end > maxBytes-utf8.UTFMax && !utf8.RuneStart(text[end]) {
 		end--
 	}
 	return strings.Clone(text[:end])

@@ -139,9 +139,9 @@ func (g *Generator) describe(r *series.Refusal) error {
 	case series.OtherPrint:
 		used, cure := "of all time", "use the old template and key, or another type or key prefix"
 		if g.calendar.Unit != calendar.Never {
-			last := calendar.FormatLabel(r.Detail)
-			used = "in periods up to " + last
-			cure = "use the old template and key until " + last + " has ended, then switch all processes to the new ones"
+			latest := calendar.FormatLabel(r.Detail)
+			used = "in periods up to " + latest
+			cure = "use the old template and key until " + latest + " has ended, then switch all processes to the new ones"
 		}
 		return fmt.Errorf("%w: numbers of %s %s were printed with a different field order, alphabet, check digit or key, "+
 			"so this generator could print a number that already exists; %s", ErrConflict, typ, used, cure)
@@ -280,8 +280,8 @@ func (g *Generator) operate(r *series.Refusal, command string, flags ...string) 
 	}
 	where += calendar.FormatLabel(r.Span.Label) + ", or 0"
 	line := append([]string{cmp.Or(g.program.name, "serial"), command}, flags...)
-	switch own := g.ledger != nil || g.issuing.Floor != nil || g.key != nil; {
-	case g.program.flags != nil || g.program.name == "" && !own:
+	switch special := g.ledger != nil || g.issuing.Floor != nil || g.key != nil; {
+	case g.program.flags != nil || g.program.name == "" && !special:
 		settings, zone := g.Facts().Flags(r.Span.Start, r.Span.End)
 		line, where = append(append(line, settings...), g.program.flags...), zone+where
 	case g.program.name == "":

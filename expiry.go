@@ -147,8 +147,8 @@ func (s *scheme) setUntil() error {
 // periods must be 0 to 10,000. The default is 0, so a counter expires when its period ends. With [Never], periods must
 // be 0, because the only counter is kept anyway.
 func WithRetention(periods int) Option {
-	err := refuseIf(periods < 0 || periods > mostKept,
-		"serial: WithRetention(%d): want 0 to %d periods", periods, mostKept)
+	err := refuseIf(periods < 0 || periods > maxPeriods,
+		"serial: WithRetention(%d): want 0 to %d periods", periods, maxPeriods)
 	return option{"WithRetention", false, err, func(c *config) { c.issuing.Retention = periods }}
 }
 

@@ -72,14 +72,14 @@ type Explanation struct {
 
 // Validate returns an error if a field is invalid, and nil otherwise. The message names the field and the valid values.
 func (e Explanation) Validate() error {
-	const most = template.MaxSequence
+	const largest = template.MaxSequence
 	err := func(format string, args ...any) error {
 		about := []any{cmp.Or(e.Type, e.Series), e.First, e.Last}
 		return fmt.Errorf("serial: explanation of %s %d to %d: "+format, append(about, args...)...)
 	}
 	switch {
-	case e.First < 1 || e.First > e.Last || e.Last > most:
-		return err("sequences must be 1 to %d, in order", most)
+	case e.First < 1 || e.First > e.Last || e.Last > largest:
+		return err("sequences must be 1 to %d, in order", largest)
 	case e.At.IsZero():
 		return err("At is zero; it is when the explanation was given")
 	case e.Unused && e.Possible:
@@ -122,12 +122,12 @@ func (s *Scheme) Explanation(first, last Number, reason, by string) (Explanation
 	return e, nil
 }
 
-// checkText returns what is wrong with a string, or "" if it is valid. A valid string has least to most bytes of UTF-8,
-// and only allowed characters.
-func checkText(text string, least, most int, allowed func(rune) bool) string {
+// checkText describes what is wrong with a string. It returns "" if the string is UTF-8, its length is minBytes to
+// maxBytes, and all of its characters are allowed.
+func checkText(text string, minBytes, maxBytes int, allowed func(rune) bool) string {
 	switch {
-	case len(text) < least || len(text) > most:
-		return fmt.Sprintf("%d bytes; want %d to %d", len(text), least, most)
+	case len(text) < minBytes || len(text) > maxBytes:
+		return fmt.Sprintf("%d bytes; want %d to %d", len(text), minBytes, maxBytes)
 	case !utf8.ValidString(text):
 		return "not valid UTF-8; want printable UTF-8"
 	}
@@ -142,10 +142,10 @@ func checkText(text string, least, most int, allowed func(rune) bool) string {
 // checkProse is like checkText, for strings that people write. It allows all graphic characters, which include spaces
 // such as U+00A0 and U+202F. It also allows the joiners of Persian, Hindi and emoji between two letters or symbols.
 // Marks may follow the first of these.
-func checkProse(text string, least, most int) string {
+func checkProse(text string, minBytes, maxBytes int) string {
 	isJoiner := func(r rune) bool { return r == '\u200c' || r == '\u200d' }
 	allowed := func(r rune) bool { return unicode.IsGraphic(r) || isJoiner(r) }
-	if wrong := checkText(text, least, most, allowed); wrong != "" {
+	if wrong := checkText(text, minBytes, maxBytes, allowed); wrong != "" {
 		return wrong
 	}
 	joinable := func(r rune, size int) bool { return size > 0 && (unicode.IsLetter(r) || unicode.IsSymbol(r)) }
@@ -217,10 +217,10 @@ func (r *reporter) flush(ctx context.Context) (errs []error) {
 		errs = append(errs, fmt.Errorf("gave up waiting until all unused numbers are reported: %w", ctx.Err()))
 	}
 	all, dropped := r.lost.Rest()
-	last := r.lastErr
-	r.lost, r.lastErr = backlog.New[gapKey](mostWaiting, 0), nil
+	latest := r.latestErr
+	r.lost, r.latestErr = backlog.New[gapKey](maxWaiting, 0), nil
 	if r.current != nil {
-		all, last = append(all, r.current.Entry), cmp.Or(cmp.Or(r.current.errs...), last)
+		all, latest = append(all, r.current.Entry), cmp.Or(cmp.Or(r.current.errs...), latest)
 	}
 	waiting, more := r.queue.Rest()
 	text := r.list(append(all, waiting...))
@@ -233,8 +233,8 @@ func (r *reporter) flush(ctx context.Context) (errs []error) {
 	if text != "" {
 		errs = append(errs, errors.New("not reported: "+strings.TrimPrefix(text, "; ")))
 	}
-	if last != nil {
-		errs = append(errs, fmt.Errorf("last error: %w", series.Foreign(last)))
+	if latest != nil {
+		errs = append(errs, fmt.Errorf("last error: %w", series.Foreign(latest)))
 	}
 	return errs
 }

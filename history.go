@@ -11,8 +11,8 @@ import (
 	"github.com/dailyserial/serial/internal/series"
 )
 
-// mostKept is the largest retention, in periods.
-const mostKept = 10_000
+// maxPeriods is the largest retention, in periods.
+const maxPeriods = 10_000
 
 // History returns the last number issued in each of the latest periods, newest first. periods is 1 to 10,000 and
 // includes the current period. Seq is 0 if the period was opened but no number was issued. A period is omitted if the
@@ -22,8 +22,8 @@ const mostKept = 10_000
 // History writes nothing. The error matches [ErrInvalidType], [ErrClockSkew] or [ErrConflict]; it says that periods is
 // invalid; or it wraps the error of ctx or of Redis.
 func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Number, error) {
-	numbers, _, err := g.kept(ctx, typ, periods, refuseIf(periods < 1 || periods > mostKept,
-		"serial: History of %d periods: want 1 to %d", periods, mostKept))
+	numbers, _, err := g.kept(ctx, typ, periods, refuseIf(periods < 1 || periods > maxPeriods,
+		"serial: History of %d periods: want 1 to %d", periods, maxPeriods))
 	return numbers, err
 }
 
@@ -45,12 +45,12 @@ func (g *Generator) history(ctx context.Context, c *series.Call, typ string, per
 		periods = 1
 	}
 	// The label keeps History from failing if the counter of the current period is lost.
-	reading, err := c.History(ctx, c.Current().Label)
+	counters, err := c.History(ctx, c.Current().Label)
 	if err != nil {
 		return nil, nil, err
 	}
-	first, last := reading.First[:1], reading.Last[:1]
-	read := []*calendar.Period{&reading.Span.Period}
+	first, last := counters.First[:1], counters.Last[:1]
+	read := []*calendar.Period{&counters.Span.Period}
 	for {
 		// Omit the current period if it was read before.
 		first, last = first[len(first)-len(read):], last[len(last)-len(read):]
@@ -74,10 +74,10 @@ func (g *Generator) history(ctx context.Context, c *series.Call, typ string, per
 			oldest = g.calendar.Previous(oldest)
 			read, labels = append(read, oldest), append(labels, oldest.Label)
 		}
-		if reading, err = c.History(ctx, labels...); err != nil {
+		if counters, err = c.History(ctx, labels...); err != nil {
 			return nil, nil, err
 		}
-		first, last = reading.First, reading.Last
+		first, last = counters.First, counters.Last
 	}
 }
 
@@ -154,7 +154,7 @@ func (g *Generator) auditAll(ctx context.Context, typ string, used iter.Seq2[str
 	}
 	a.redis = true
 	read := func() ([]counted, error) {
-		last, firsts, err := g.kept(ctx, typ, mostKept+1, nil)
+		last, firsts, err := g.kept(ctx, typ, maxPeriods+1, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -193,14 +193,14 @@ func (g *Generator) read(ctx context.Context, c *series.Call, typ string, p *cal
 	label := calendar.FormatLabel(p.Label)
 	for {
 		past := p.Start < c.Current().Start
-		var counted series.Counters
+		var counters series.Counters
 		if past {
-			counted, err = c.History(ctx, p.Label)
+			counters, err = c.History(ctx, p.Label)
 		} else {
-			counted, err = c.History(ctx)
+			counters, err = c.History(ctx)
 		}
 		refusal, refused := errors.AsType[*series.Refusal](err)
-		switch current := counted.Span; {
+		switch current := counters.Span; {
 		case err != nil && !(refused && refusal.Status == series.Lost && p.Start < current.Start):
 			return 0, 0, err
 		case err != nil: // p has ended in the meantime, so its own counter is read next
@@ -209,12 +209,12 @@ func (g *Generator) read(ctx context.Context, c *series.Call, typ string, p *cal
 				g.subject(typ), label, calendar.FormatLabel(current.Label))
 		case past != (p.Start < current.Start): // this host's clock was ahead, or the period has just ended
 		case !past:
-			return counted.First[0], max(0, counted.Last[0]), nil
-		case counted.Last[1] < 0:
+			return counters.First[0], max(0, counters.Last[0]), nil
+		case counters.Last[1] < 0:
 			return 0, 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no "+
 				"longer kept; WithRetention keeps counters beyond their period", g.subject(typ), label)
 		default:
-			return counted.First[1], counted.Last[1], nil
+			return counters.First[1], counters.Last[1], nil
 		}
 	}
 }

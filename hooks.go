@@ -216,23 +216,23 @@ func tell[T any](ctx context.Context, hook func(context.Context, T), info T) {
 }
 
 const (
-	mostWaiting = 10_000      // largest number of waiting explanations
-	lostPace    = time.Second // shortest time between explanations with AnswerLost of one series and period
+	maxWaiting = 10_000      // largest number of waiting explanations
+	lostPace   = time.Second // shortest time between explanations with AnswerLost of one series and period
 )
 
 // A reporter passes gaps to hooks, one after another. It has a goroutine only while an explanation is waiting.
 type reporter struct {
 	*config
 
-	mu       sync.Mutex // guards all below
-	queue    *backlog.Queue[gapKey]
-	lost     *backlog.Queue[gapKey] // entries that a hook has not stored, since the last Flush
-	lastErr  error                  // error of the latest of these hooks
-	current  *report                // entry for which hooks are running, or nil if none
-	pending  int                    // number of explanations that may still follow
-	flushing int                    // number of callers of Flush
-	running  bool                   // the goroutine is running
-	changed  sync.Cond              // signaled when one of these fields has changed
+	mu        sync.Mutex // guards all below
+	queue     *backlog.Queue[gapKey]
+	lost      *backlog.Queue[gapKey] // entries that a hook has not stored, since the last Flush
+	latestErr error                  // error of the latest of these hooks
+	current   *report                // entry for which hooks are running, or nil if none
+	pending   int                    // number of explanations that may still follow
+	flushing  int                    // number of callers of Flush
+	running   bool                   // the goroutine is running
+	changed   sync.Cond              // signaled when one of these fields has changed
 }
 
 // A report is an entry that is passed to hooks.
@@ -246,7 +246,7 @@ func newReporter(c *config) *reporter {
 	if !slices.ContainsFunc(c.hooks, func(h Hooks) bool { return h.Unused != nil }) {
 		return nil
 	}
-	queue, lost := backlog.New[gapKey](mostWaiting, lostPace), backlog.New[gapKey](mostWaiting, 0)
+	queue, lost := backlog.New[gapKey](maxWaiting, lostPace), backlog.New[gapKey](maxWaiting, 0)
 	r := &reporter{config: c, queue: queue, lost: lost}
 	r.changed.L = &r.mu
 	return r
@@ -290,10 +290,10 @@ func (r *reporter) run() {
 func (r *reporter) next() *report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if last := r.current; last != nil {
-		if err := cmp.Or(last.errs...); err != nil {
-			r.lost.Add(*last.Entry)
-			r.lastErr = err
+	if previous := r.current; previous != nil {
+		if err := cmp.Or(previous.errs...); err != nil {
+			r.lost.Add(*previous.Entry)
+			r.latestErr = err
 		}
 		r.current = nil
 	}

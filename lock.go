@@ -43,7 +43,7 @@ func newLocks(counters *wire.Client, clients []goredis.UniversalClient) locks {
 type lock struct {
 	mutex    *redsync.Mutex
 	settings locks
-	answered atomic.Int32        // number of servers that granted or refused the lock in time
+	replied  atomic.Int32        // number of servers that granted or refused the lock in time
 	granted  atomic.Int32        // number of servers that granted it
 	panicked atomic.Pointer[any] // value with which a hook of a client panicked, in a goroutine of redsync
 }
@@ -89,7 +89,7 @@ func (l locks) failure(ctx context.Context, k *lock, ended, err error, note *wir
 		err = ended
 	case int(k.granted.Load()) > len(l.servers)/2:
 		err = wire.ErrNoAnswer // not ErrTaken: a majority granted the lock to this caller, but too late
-	case int(k.answered.Load()) > len(l.servers)/2:
+	case int(k.replied.Load()) > len(l.servers)/2:
 		return series.ErrTaken
 	}
 	if end := wire.ContextErr(ctx); end != nil { // not an outage: the servers may be available to other callers
@@ -185,7 +185,7 @@ func (c *lockConn) SetNX(name, value string, expiry time.Duration) (granted bool
 		c.lock.granted.Add(1)
 	}
 	if r.Err == nil { // granted or refused
-		c.lock.answered.Add(1)
+		c.lock.replied.Add(1)
 	}
 	return granted, r.Err
 }
@@ -226,6 +226,6 @@ func (c *lockConn) release(args []any) {
 	}
 	release := &plainCommand{args: args}
 	release.item = wire.Item{Command: release, Key: 3, Deadline: time.Now().Add(lockPatience)}
-	steady := context.WithoutCancel(c.within)
-	_, _, _ = c.server.Do(steady, c.server.Node(steady, c.tag), &release.item)
+	detached := context.WithoutCancel(c.within)
+	_, _, _ = c.server.Do(detached, c.server.Node(detached, c.tag), &release.item)
 }

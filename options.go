@@ -238,10 +238,10 @@ func checkReplicas(client redis.UniversalClient, c series.Replicas) error {
 		return fmt.Errorf("serial: WithReplicas with a client of type %T; "+
 			"want *redis.Client or *redis.ClusterClient", client)
 	}
-	most := cmp.Or(series.ReadTimeout(client)/2, series.AnswerTime/4)
-	return refuseIf(c.Timeout > most,
+	longest := cmp.Or(series.ReadTimeout(client)/2, series.AnswerTime/4)
+	return refuseIf(c.Timeout > longest,
 		"serial: WithReplicas(%d, %v): want timeouts up to %v, half of the client's read timeout",
-		c.N, c.Timeout, most)
+		c.N, c.Timeout, longest)
 }
 
 // WithKeyPrefix sets the first part of every key, for example a tenant or an environment. Generators with different

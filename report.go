@@ -240,7 +240,7 @@ func (a *audit) findWithout() {
 	if a.label != "" || len(a.ordered) < 2 {
 		return
 	}
-	const most = 10_000
+	const maxListed = 10_000
 	byStart := func(x, y *auditedPeriod) int { return cmp.Compare(x.span.Start, y.span.Start) }
 	oldest, newest := &slices.MinFunc(a.ordered, byStart).span.Period, &slices.MaxFunc(a.ordered, byStart).span.Period
 	r, c := &a.reports, a.scheme.calendar
@@ -248,7 +248,7 @@ func (a *audit) findWithout() {
 		if a.periods[p.Label] != nil {
 			continue
 		}
-		if r.WithoutCount++; r.WithoutCount > most {
+		if r.WithoutCount++; r.WithoutCount > maxListed {
 			r.WithoutCount = c.Index(newest.Wall.Unix()) - c.Index(oldest.Wall.Unix()) + 1 - int64(len(a.ordered))
 			return
 		}

@@ -102,11 +102,11 @@ func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) 
 // [ErrExhausted] has issued no number. NextN also returns this error if a period has fewer than n numbers. If the call
 // is canceled, all n numbers may have been issued, which leaves a gap.
 func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]Number, error) {
-	const most = 100_000
+	const maxCount = 100_000
 	var refused error
 	switch {
-	case n < 1 || n > most:
-		refused = fmt.Errorf("%w: %d numbers at once: want 1 to %d", ErrInvalidRequest, n, most)
+	case n < 1 || n > maxCount:
+		refused = fmt.Errorf("%w: %d numbers at once: want 1 to %d", ErrInvalidRequest, n, maxCount)
 	case int64(n) > g.limit: // not g.limit-g.base, because the period may have been opened with a lower start
 		refused = fmt.Errorf("%w: %d of %s were asked for, and a period has %d", ErrExhausted, n, g.subject(typ), g.limit)
 	}
@@ -176,9 +176,9 @@ func (g *Generator) Peek(ctx context.Context, typ string) (n Number, err error) 
 	if err != nil {
 		return n, g.finish(ctx, c, typ, err)
 	}
-	counted, err := c.History(ctx)
+	counters, err := c.History(ctx)
 	if err == nil {
-		n = newNumber(g.template, g.template.Dates.SpanOf(&counted.Span.Period), typ, max(0, counted.Last[0]))
+		n = newNumber(g.template, g.template.Dates.SpanOf(&counters.Span.Period), typ, max(0, counters.Last[0]))
 	}
 	return n, g.finish(ctx, c, typ, err)
 }
