@@ -156,7 +156,7 @@ func only(r Reports, err error) (Report, error) {
 func (a *audit) counted(last []Number, firsts []int64) (all []counted, err error) {
 	for i, n := range last {
 		if n.Start.IsZero() || a.scheme.series(n.Type) != a.series {
-			return nil, a.failed(fmt.Errorf("the last number of %s from %v: want numbers of this series, as from History",
+			return nil, a.failed(fmt.Errorf("the last number of %s from %v: want numbers of this series, as in History",
 				n.Type, At(n.Start)))
 		}
 		c := counted{Period: a.scheme.calendar.At(n.Start), last: n.Seq}

@@ -384,7 +384,7 @@ func TestAuditPeriods(t *testing.T) {
 		require.ErrorContains(t, errOf(audit(keeping, "IS", day1.AddDate(0, 0, 1))),
 			"2000-01-02: the period has not begun by Redis's clock, which is in 2000-01-01")
 		require.ErrorContains(t, errOf(audit(keeping, "IS", day1.AddDate(0, 0, -1))),
-			"1999-12-31: Redis has no counter of it: none was issued, or it is no longer kept")
+			"1999-12-31: Redis has no counter for this period: no number was issued, or the counter has expired")
 
 		time.Sleep(24 * time.Hour)
 		require.NoError(t, errOf(keeping.NextN(t.Context(), "IS", 2)))
@@ -395,14 +395,14 @@ func TestAuditPeriods(t *testing.T) {
 			require.Equal(t, [6]int64{1, 2, 0, 0, 0, 1}, countsOf(got))
 			require.Equal(t, time.Date(2000, 1, 1, 0, 0, 0, 0, loc), got.Start)
 		}
-		require.ErrorContains(t, errOf(audit(keeping, "PO", day1)), "no longer kept")
+		require.ErrorContains(t, errOf(audit(keeping, "PO", day1)), "the counter has expired")
 
 		slow := func(func(string, error) bool) { time.Sleep(24 * time.Hour) } // the day ends in the meantime
 		got, err = keeping.Audit(t.Context(), "IS", serial.At(time.Now()), slow)
 		require.NoError(t, err)
 		require.Equal(t, [6]int64{0, 2}, countsOf(got))
 		require.NoError(t, errOf(forgetting.Next(t.Context(), "QQ")))
-		require.ErrorContains(t, errOf(forgetting.Audit(t.Context(), "QQ", serial.At(time.Now()), slow)), "no longer kept")
+		require.ErrorContains(t, errOf(forgetting.Audit(t.Context(), "QQ", serial.At(time.Now()), slow)), "has expired")
 	})
 }
 

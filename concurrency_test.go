@@ -172,7 +172,7 @@ func TestWaitingForAnotherOpener(t *testing.T) {
 		require.Equal(t, time.Second, time.Since(before))
 		before = time.Now()
 		_, err := gen.Next(t.Context(), "IS")
-		require.ErrorContains(t, err, "serial: IS 20000101 was not opened within 30s: others kept the lock")
+		require.ErrorContains(t, err, "serial: IS 20000101 was not opened within 30s: other callers held the lock")
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		require.InDelta(t, 30*time.Second, time.Since(before), float64(time.Second))
 		m.CheckGet(t, lock, "another") // is not ours to release

@@ -94,7 +94,7 @@ func (g *Generator) publicError(ctx context.Context, err error) error {
 		err = g.describe(refusal)
 	}
 	if errors.Is(err, series.ErrTaken) && len(g.lockClients) > 1 {
-		err = fmt.Errorf("%w, or two of WithLockClients' clients are one server", err)
+		err = fmt.Errorf("%w, or two clients of WithLockClients use the same server", err)
 	}
 	if end := series.ContextErr(ctx); end != nil && !errors.Is(err, end) {
 		return fmt.Errorf("%w (and the caller's context has ended: %w)", err, end)
@@ -110,10 +110,10 @@ func (g *Generator) describe(r *series.Refusal) error {
 	case series.Unconfirmed:
 		return fmt.Errorf("%w: %w", ErrNotReplicated, r.Unconfirmed)
 	case series.Unsteady:
-		return fmt.Errorf("%w: Redis's clock says %s, and does not stay in one period", ErrClockSkew, utc(r.Now))
+		return fmt.Errorf("%w: Redis's clock shows %s, but keeps jumping between periods", ErrClockSkew, utc(r.Now))
 	case series.Skewed:
-		return fmt.Errorf("%w: %s of %s would be opened at %s by Redis's clock, and it is %s by this host's: "+
-			"want at most %v apart; correct the clock that is wrong", ErrClockSkew, typ, label, utc(r.Now), utc(r.Received),
+		return fmt.Errorf("%w: %s of %s was not opened, because it is %s by Redis's clock and %s by this host's; "+
+			"want a difference of at most %v; correct the wrong clock", ErrClockSkew, typ, label, utc(r.Now), utc(r.Received),
 			g.issuing.MaxSkew)
 	case series.Exhausted, series.Over:
 		return g.describeExhausted(r)
@@ -122,11 +122,11 @@ func (g *Generator) describe(r *series.Refusal) error {
 		if r.HighWater > 0 {
 			content += fmt.Sprintf(", and %d is the last number that this process has seen", r.HighWater)
 		}
-		return fmt.Errorf("%w: numbers of %s were issued in %s, and %s %s; find the last one used, and run: %s",
+		return fmt.Errorf("%w: %s of %s was opened before, but %s %s; find the last number used, and run: %s",
 			ErrCounterLost, typ, label, g.counters.Key(r.Type, r.Span.Label), content, g.operate(r, "raise"))
 	case series.Future:
-		return fmt.Errorf("%w: Redis's clock says %s, and %s is in %s already, entered by a clock that was "+
-			"ahead; if Redis's clock is right now, run: %s", ErrClockSkew, utc(r.Now), typ, g.interval(entered),
+		return fmt.Errorf("%w: Redis's clock shows %s, but %s is already in %s, because a clock was ahead; "+
+			"if Redis's clock is correct now, run: %s", ErrClockSkew, utc(r.Now), typ, g.interval(entered),
 			g.operate(r, "raise"))
 	case series.Unknown:
 		if master := replica.FindStringSubmatch(r.Detail); master != nil {
@@ -135,7 +135,7 @@ func (g *Generator) describe(r *series.Refusal) error {
 				cmp.Or(master[2], "?"))
 		}
 		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; "+
-			"Redis says %q", r.Detail)
+			"Redis replied %q", r.Detail)
 	case series.OtherPrint:
 		used, cure := "of all time", "use the old template and key, or another type or key prefix"
 		if g.calendar.Unit != calendar.Never {
@@ -159,9 +159,9 @@ func describeContent(content, typ string) string {
 	case "":
 		return "is gone"
 	case series.OtherType:
-		return "holds a value that is not a " + typ
+		return "contains a value that is not a " + typ
 	}
-	return fmt.Sprintf("holds %.80q", content)
+	return fmt.Sprintf("contains %.80q", content)
 }
 
 // describeExhausted returns the error if too few numbers are left, or if the last day has ended.
@@ -176,10 +176,10 @@ func (g *Generator) describeExhausted(r *series.Refusal) error {
 	case r.Earlier != nil:
 		return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", series.Foreign(r.Earlier))
 	case over:
-		return fmt.Errorf("%w: the last day for numbers of %s was %v, and Redis's clock says %s; a later WithUntil takes "+
-			"effect at once", ErrExhausted, g.subject(r.Type), g.until, utc(r.Now))
+		return fmt.Errorf("%w: the last day for numbers of %s was %v, and Redis's clock shows %s; a later WithUntil "+
+			"takes effect at once", ErrExhausted, g.subject(r.Type), g.until, utc(r.Now))
 	case len(r.Detail) > len(strconv.FormatInt(template.MaxSequence, 10)):
-		return fmt.Errorf("%w: %s holds more than any sequence, so somebody has changed it; find the last one used, delete "+
+		return fmt.Errorf("%w: %s is larger than any sequence, so it was changed by hand; find the last number used, delete "+
 			"the key, and run: %s", ErrExhausted, g.counters.Key(r.Type, r.Span.Label), g.operate(r, "raise"))
 	case g.limit < g.template.Largest():
 		cure = "a larger WithLast takes effect at once"
@@ -192,19 +192,19 @@ func (g *Generator) describeExhausted(r *series.Refusal) error {
 func (g *Generator) describeCalendar(r *series.Refusal, entered series.Recorded) error {
 	if entered.Calendar == "" {
 		return fmt.Errorf("%w: %s %s, which this version did not write; stop all processes that issue these numbers, "+
-			"find the last one used, delete the key, and run: %s", ErrConflict, g.counters.RecordKey(r.Type),
+			"find the last number used, delete the key, and run: %s", ErrConflict, g.counters.RecordKey(r.Type),
 			describeContent(r.Detail, "hash"), g.operate(r, "raise"))
 	}
 	// With days, for example, the year start is part of the calendar only if the template prints a business year.
-	same, ofYears := "the same ones", " of years "
+	same, ofYears := "the same period and year start", " of years "
 	if strings.HasPrefix(g.counters.Counts, entered.Calendar+ofYears) {
 		same = "a template without FFFF, FF, EEEE, EE, S and Q"
 	} else if strings.HasPrefix(entered.Calendar, g.counters.Counts+ofYears) {
 		same = "a template with FFFF, FF, EEEE, EE, S or Q, and the same year start"
 	}
-	return fmt.Errorf("%w: %s: it is counted by %s, but this generator counts by %s; a series keeps its period and year "+
-		"start: give this generator %s, or begin a new series with another type, or with another key prefix and another "+
-		"literal in the template",
+	return fmt.Errorf("%w: %s uses the calendar %q, but this generator uses %q; the calendar of a series cannot change; "+
+		"give this generator %s, or begin a new series with another type, or with another key prefix and another literal "+
+		"in the template",
 		ErrConflict, g.counters.RecordKey(r.Type), entered.Calendar, g.counters.Counts, same)
 }
 

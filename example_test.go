@@ -189,7 +189,7 @@ func ExampleGenerator_ForProgram() {
 	_, advice, _ := strings.Cut(err.Error(), "; ")
 	fmt.Println(advice)
 	// Output:
-	// find the last one used, and run: orders-serial raise IS SEQ, where SEQ is the last number used of 2021-10-24, or 0
+	// find the last number used, and run: orders-serial raise IS SEQ, where SEQ is the last number used of 2021-10-24, or 0
 }
 
 // In the evening, a job opens the next day. At midnight, no caller has to wait for a lock.
@@ -267,7 +267,7 @@ func ExampleNumber_Value() {
 	fmt.Println(serial.Number{}.Value())
 	// Output:
 	// IS202110240017 <nil>
-	// <nil> serial: Value of a Number that no Generator or Scheme made
+	// <nil> serial: Value of a Number that does not come from a Generator or Scheme
 }
 
 // The numbers that a shop has stored are compared with those that Redis has counted today. Number 2 was issued, but not
@@ -318,7 +318,7 @@ func ExampleUnusedFailed() {
 	}
 	fmt.Println(gen.Flush(ctx))
 	// Output:
-	// serial: Flush: not reported: IS from 2021-10-24T00:00:00Z (raised): 1 to 41; last error: the database is away
+	// serial: Flush: not reported: IS from 2021-10-24T00:00:00Z (raised): 1 to 41; latest error: the database is away
 }
 
 // Audit compares the numbers on stored invoices with those that were issued. The last issued number was 7.

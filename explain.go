@@ -81,9 +81,9 @@ func (e Explanation) Validate() error {
 	case e.First < 1 || e.First > e.Last || e.Last > largest:
 		return err("sequences must be 1 to %d, in order", largest)
 	case e.At.IsZero():
-		return err("At is zero; it is when the explanation was given")
+		return err("At is zero; want the time at which the explanation was given")
 	case e.Unused && e.Possible:
-		return err("Unused and Possible are both set: either nobody got them, or some of them may be missing for this reason")
+		return err("Unused and Possible are both set; want at most one of them")
 	}
 	if wrong := checkProse(e.Reason, 1, 500); wrong != "" {
 		return err("Reason: %s", wrong)
@@ -133,7 +133,7 @@ func checkText(text string, minBytes, maxBytes int, allowed func(rune) bool) str
 	}
 	for _, r := range text {
 		if !allowed(r) {
-			return fmt.Sprintf("it has %q; want printable UTF-8", r)
+			return fmt.Sprintf("it contains %q; want printable UTF-8", r)
 		}
 	}
 	return ""
@@ -155,7 +155,7 @@ func checkProse(text string, minBytes, maxBytes int) string {
 		}
 		before, after := strings.TrimRightFunc(text[:i], unicode.IsMark), text[i+utf8.RuneLen(r):]
 		if !joinable(utf8.DecodeLastRuneInString(before)) || !joinable(utf8.DecodeRuneInString(after)) {
-			return fmt.Sprintf("it has %q; want it only between two letters or symbols", r)
+			return fmt.Sprintf("it contains %q; want it only between two letters or symbols", r)
 		}
 	}
 	return ""
@@ -225,7 +225,7 @@ func (r *reporter) flush(ctx context.Context) (errs []error) {
 	waiting, more := r.queue.Rest()
 	text := r.list(append(all, waiting...))
 	if n := dropped + more; n > 0 {
-		text += fmt.Sprintf("; explanations dropped, since too many were waiting: %d", n)
+		text += fmt.Sprintf("; explanations dropped, because too many were waiting: %d", n)
 	}
 	if r.pending > 0 {
 		text += fmt.Sprintf("; numbers of requests that may still get a reply: %d", r.pending)
@@ -234,7 +234,7 @@ func (r *reporter) flush(ctx context.Context) (errs []error) {
 		errs = append(errs, errors.New("not reported: "+strings.TrimPrefix(text, "; ")))
 	}
 	if latest != nil {
-		errs = append(errs, fmt.Errorf("last error: %w", series.Foreign(latest)))
+		errs = append(errs, fmt.Errorf("latest error: %w", series.Foreign(latest)))
 	}
 	return errs
 }
@@ -287,7 +287,7 @@ func (r *reporter) explanation(e *backlog.Entry[gapKey]) Explanation {
 		}
 	}
 	if e.Dropped > 0 {
-		reason += fmt.Sprintf("; %d other explanations were dropped before, since too many were waiting", e.Dropped)
+		reason += fmt.Sprintf("; %d other explanations were dropped before, because too many were waiting", e.Dropped)
 	}
 	return Explanation{
 		Series: r.series(k.typ), Type: k.typ, Start: r.local(k.start), First: e.First, Last: e.Last,

@@ -309,7 +309,7 @@ func TestAnswersLostWithinASecond(t *testing.T) {
 			lost(time.Duration(i+2)*time.Second, "IS")
 		}
 		require.ErrorContains(t, gen.Flush(t.Context()), "serial: Flush: not reported: IS from 2000-01-02T00:00:00Z (answer "+
-			"lost): 2 to 9999; last error: ")
+			"lost): 2 to 9999; latest error: ")
 		requireCalls("2s: IS from 2, answer lost: 1 attempt at 2s", "5.5s: IS from 4, answer lost: 2 attempts at 3s")
 	})
 }
@@ -410,10 +410,10 @@ func TestValidateExplanation(t *testing.T) {
 		"Reason: 0 bytes; want 1":                func(e *serial.Explanation) { e.Reason = "" },
 		"Reason: 501 bytes":                      func(e *serial.Explanation) { e.Reason = strings.Repeat("x", 501) },
 		"Reason: not valid UTF-8":                func(e *serial.Explanation) { e.Reason = "\xff" },
-		`Reason: it has '\n'`:                    func(e *serial.Explanation) { e.Reason = "a\nb" },
-		`Reason: it has '\u202e'`:                func(e *serial.Explanation) { e.Reason = "a\u202eb" },
+		`Reason: it contains '\n'`:               func(e *serial.Explanation) { e.Reason = "a\nb" },
+		`Reason: it contains '\u202e'`:           func(e *serial.Explanation) { e.Reason = "a\u202eb" },
 		"By: 101 bytes; want 0":                  func(e *serial.Explanation) { e.By = strings.Repeat("x", 101) },
-		`By: it has '\u200b'; want`:              func(e *serial.Explanation) { e.By = "a\u200bb" },
+		`By: it contains '\u200b'; want`:         func(e *serial.Explanation) { e.By = "a\u200bb" },
 	} {
 		e := fine
 		change(&e)
@@ -512,7 +512,7 @@ func TestFlushListsTheRest(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.EqualError(t, err, "serial: Flush: gave up waiting until all unused numbers are reported: context deadline "+
 			"exceeded; not reported: IS from 2000-01-01T00:00:00Z (raised): 1 to 5, 7; PO from 2000-01-01T00:00:00Z "+
-			"(raised): 1; last error: the register is away: context deadline exceeded")
+			"(raised): 1; latest error: the register is away: context deadline exceeded")
 		tries <- nil
 		for range 3 {
 			tries <- recovers // it gives up
@@ -521,7 +521,7 @@ func TestFlushListsTheRest(t *testing.T) {
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, recovers)
 		require.EqualError(t, err, "serial: Flush: not reported: IS from 2000-01-01T00:00:00Z (raised): 4 to 5, 7; "+
-			"PO from 2000-01-01T00:00:00Z (raised): 1; last error: unused")
+			"PO from 2000-01-01T00:00:00Z (raised): 1; latest error: unused")
 		require.NoError(t, flush(), "Flush has listed them")
 		serial.UnusedFailed(t.Context(), away) // not the context of a hook
 		require.NoError(t, flush())
@@ -567,12 +567,12 @@ func TestUnusedWhileTheHookIsSlow(t *testing.T) {
 		brief, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		require.ErrorContains(t, gen.Flush(brief), "99990; PO from 2000-01-01T00:00:00Z (raised): 1 to 30; explanations "+
-			"dropped, since too many were waiting: 1; numbers of requests that may still get a reply: 1")
+			"dropped, because too many were waiting: 1; numbers of requests that may still get a reply: 1")
 		time.Sleep(time.Second)
 		close(stop)
 		require.NoError(t, gen.Flush(t.Context()))
 		require.Len(t, reports, 1+10_000)
-		require.Equal(t, "raised; 2 other explanations were dropped before, since too many were waiting", reports[1].Reason)
+		require.Equal(t, "raised; 2 other explanations were dropped before, because too many were waiting", reports[1].Reason)
 	})
 }
 

@@ -107,7 +107,7 @@ func (n Number) text(method string) (string, error) {
 		return text, nil
 	}
 	if n.template == nil {
-		return "", fmt.Errorf("serial: %s of a Number that no Generator or Scheme made", method)
+		return "", fmt.Errorf("serial: %s of a Number that does not come from a Generator or Scheme", method)
 	}
 	return "", fmt.Errorf("serial: %s of sequence %d of %s: its date is not known, "+
 		"because its template prints more than its period; use Type, Start and Seq", method, n.Seq, n.Type)

@@ -91,7 +91,7 @@ func TestNumbersInQueries(t *testing.T) {
 	requireResult[driver.Value](t, "IS202110240007")(convert(&n))
 	requireResult[driver.Value](t, nil)(convert((*serial.Number)(nil)))
 	for _, none := range []serial.Number{{}, {Type: "IS", Start: n.Start, Date: n.Date, Seq: 7}} {
-		require.ErrorContains(t, errOf(convert(none)), "serial: Value of a Number that no Generator or Scheme made")
+		require.ErrorContains(t, errOf(convert(none)), "Value of a Number that does not come from a Generator or Scheme")
 	}
 }
 
@@ -124,7 +124,7 @@ func TestNumbersWithoutDate(t *testing.T) {
 		}
 	})
 	_, err := serial.Number{Type: "IS", Seq: 1}.MarshalText()
-	require.EqualError(t, err, "serial: MarshalText of a Number that no Generator or Scheme made")
+	require.EqualError(t, err, "serial: MarshalText of a Number that does not come from a Generator or Scheme")
 }
 
 // Numbers must be equal if their texts, sequences and periods are equal, however they were made.

@@ -211,8 +211,8 @@ func (g *Generator) read(ctx context.Context, c *series.Call, typ string, p *cal
 		case !past:
 			return counters.First[0], max(0, counters.Last[0]), nil
 		case counters.Last[1] < 0:
-			return 0, 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no "+
-				"longer kept; WithRetention keeps counters beyond their period", g.subject(typ), label)
+			return 0, 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter for this period: no number was "+
+				"issued, or the counter has expired; WithRetention keeps counters longer", g.subject(typ), label)
 		default:
 			return counters.First[1], counters.Last[1], nil
 		}

@@ -417,7 +417,7 @@ func TestWaitForAnothersBlock(t *testing.T) {
 			took := time.Since(began)
 			switch limit {
 			case 0:
-				require.ErrorContains(t, err, "others kept the lock")
+				require.ErrorContains(t, err, "other callers held the lock")
 				require.NotErrorIs(t, err, context.DeadlineExceeded)
 				require.InDelta(t, 30, took.Seconds(), 1)
 			case time.Minute:

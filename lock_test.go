@@ -21,7 +21,7 @@ import (
 // Two lock clients are connected to the same server, and the other clients are not a majority. Calls must wait, because
 // the lock seems to be held, and their errors must mention this possibility.
 func TestLockClientsOfOneServer(t *testing.T) {
-	const hint = "others kept the lock, or two of WithLockClients' clients are one server"
+	const hint = "other callers held the lock, or two clients of WithLockClients use the same server"
 	inBubble(t, func(t *testing.T, m *simulation) {
 		other := simulate(t)
 		gen := newGenerator(t, m.Client(), serial.WithLockClients(other.Client(), m.Client(), m.Client()))

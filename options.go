@@ -71,7 +71,7 @@ func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
 	unit := c.calendar.Unit
 	errs = append(errs,
 		refuseIf(unit == calendar.Second && (c.issuing.Floor != nil || c.ledger != nil),
-			"serial: WithPeriod(PerSecond): a second is too short to ask a floor or a ledger; "+
+			"serial: WithPeriod(PerSecond): a second is too short to query a floor or a ledger; "+
 				"want PerMinute or longer, or PerSecond without WithFloor and WithLedger"),
 		refuseIf(unit == calendar.Never && c.issuing.Retention > 0,
 			"serial: WithRetention(%d): Never has one period, which is kept anyway; leave the option out",
@@ -122,7 +122,7 @@ func checkClient(client redis.UniversalClient) error {
 	_, ring := client.(interface{ SetAddrs(map[string]string) })
 	return cmp.Or(
 		refuseIf(isNil(client), "serial: the Redis client is nil"),
-		refuseIf(ring, "serial: *redis.Ring moves counters to another shard when one dies; "+
+		refuseIf(ring, "serial: *redis.Ring moves counters to another shard when one fails; "+
 			"want *redis.Client, a Sentinel client or *redis.ClusterClient"))
 }
 
@@ -179,7 +179,7 @@ func checkLockClients(clients []redis.UniversalClient) error {
 		for j, other := range clients[:i] {
 			if reflect.ValueOf(client).Comparable() && client == other {
 				return fmt.Errorf("serial: WithLockClients: clients %d and %d are the same client, and a server grants a lock "+
-					"only once; give every server once", j+1, i+1)
+					"only once; pass each server once", j+1, i+1)
 			}
 		}
 	}
@@ -194,7 +194,7 @@ func checkLockClients(clients []redis.UniversalClient) error {
 // The default is 1 hour. A negative value turns the check off. 0 is an error.
 func WithMaxSkew(skew time.Duration) Option {
 	err := refuseIf(skew == 0, "serial: WithMaxSkew(0) would refuse every clock; "+
-		"want positive values, or negative ones to turn the check off")
+		"want a positive value, or a negative one to turn the check off")
 	return option{"WithMaxSkew", false, err, func(c *config) { c.issuing.MaxSkew = skew }}
 }
 

@@ -129,9 +129,9 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 
 	require.NoError(t, m.Set("serial:{IS}:20211025", "x"))
 	_, err = utc.Next(t.Context(), "IS")
-	require.EqualError(t, err, "serial: counter lost: numbers of IS were issued in 2021-10-25, and serial:{IS}:20211025 "+
-		`holds "x", and 1 is the last number that this process has seen; find the last one used, and run: serial raise `+
-		"-tz 'UTC' IS SEQ, where SEQ is the last number used of 2021-10-25, or 0")
+	require.EqualError(t, err, "serial: counter lost: IS of 2021-10-25 was opened before, but serial:{IS}:20211025 "+
+		`contains "x", and 1 is the last number that this process has seen; find the last number used, and run: serial `+
+		"raise -tz 'UTC' IS SEQ, where SEQ is the last number used of 2021-10-25, or 0")
 }
 
 // A generator has another period length or year start than its series. Every call must fail, with an error that
@@ -177,7 +177,7 @@ func TestOneCalendar(t *testing.T) {
 					"Audit":    errOf(next.Audit(t.Context(), "IS", serial.At(time.Now()), func(func(string, error) bool) {})),
 				} {
 					require.ErrorIs(t, err, serial.ErrConflict, call)
-					require.ErrorContains(t, err, fmt.Sprintf("it is counted by %s, but this generator counts by %s;",
+					require.ErrorContains(t, err, fmt.Sprintf(" uses the calendar %q, but this generator uses %q;",
 						test.theirs, test.ours), call)
 					require.ErrorContains(t, err, "begin a new series with another type, or with another key prefix and another "+
 						"literal in the template", call)

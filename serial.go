@@ -108,7 +108,7 @@ func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]Number, err
 	case n < 1 || n > maxCount:
 		refused = fmt.Errorf("%w: %d numbers at once: want 1 to %d", ErrInvalidRequest, n, maxCount)
 	case int64(n) > g.limit: // not g.limit-g.base, because the period may have been opened with a lower start
-		refused = fmt.Errorf("%w: %d of %s were asked for, and a period has %d", ErrExhausted, n, g.subject(typ), g.limit)
+		refused = fmt.Errorf("%w: %d numbers of %s requested, but a period has %d", ErrExhausted, n, g.subject(typ), g.limit)
 	}
 	last, err := g.issue(ctx, typ, "", n, refused)
 	if err != nil {
@@ -232,7 +232,7 @@ func (g *Generator) repeated(typ, request string, a *series.Answer) (Number, err
 	}
 	span, t, answered, err := g.readAnswer(a)
 	if err != nil {
-		return Number{}, fmt.Errorf("serial: %s holds %q, which is not a stored answer: %w", key, a.Text, err)
+		return Number{}, fmt.Errorf("serial: %s contains %q, which is not a stored answer: %w", key, a.Text, err)
 	}
 	if g.shared && answered != typ {
 		return Number{}, fmt.Errorf("%w: %s was answered with the type %q, not %q", ErrConflict, key, answered, typ)

@@ -156,8 +156,8 @@ func testTake(t *testing.T, b backend) {
 			}
 			for _, err := range []error{errOf(s.gen.Next(t.Context(), "IS")), errOf(s.gen.Peek(t.Context(), "IS"))} {
 				require.ErrorIs(t, err, serial.ErrExhausted)
-				require.ErrorContains(t, err, s.counter+" holds more than any sequence, so somebody has changed it; find the "+
-					"last one used, delete the key, and run: serial raise -tz ")
+				require.ErrorContains(t, err, s.counter+" is larger than any sequence, so it was changed by hand; find "+
+					"the last number used, delete the key, and run: serial raise -tz ")
 			}
 			requireResult(t, []serial.Number(nil))(s.gen.History(t.Context(), "IS", 1))
 		}
@@ -316,10 +316,10 @@ func testConflict(t *testing.T, b backend) {
 	})
 
 	for name, write := range map[string]func(s *series) error{
-		"holds a value that is not a hash": func(s *series) error {
+		"contains a value that is not a hash": func(s *series) error {
 			return s.rdb.RPush(s.t.Context(), s.record, "7").Err()
 		},
-		`holds "20211024 1 2"`: func(s *series) error {
+		`contains "20211024 1 2"`: func(s *series) error {
 			return s.rdb.HSet(s.t.Context(), s.record, "entered", "20211024 1 2").Err()
 		},
 	} {
@@ -335,7 +335,7 @@ func testConflict(t *testing.T, b backend) {
 			} {
 				require.ErrorIs(t, err, serial.ErrConflict, call)
 				require.ErrorContains(t, err, s.record+" "+name+", which this version did not write; stop all processes that "+
-					"issue these numbers, find the last one used, delete the key, and run: serial raise", call)
+					"issue these numbers, find the last number used, delete the key, and run: serial raise", call)
 			}
 			require.NoError(t, s.rdb.Del(t.Context(), s.record).Err())
 			require.NoError(t, s.gen.Raise(t.Context(), "IS", 3))
@@ -445,7 +445,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 
 	const isNil = "the Redis client is nil"
-	const ofRing = "*redis.Ring moves counters to another shard when one dies; want *redis.Client, a Sentinel " +
+	const ofRing = "*redis.Ring moves counters to another shard when one fails; want *redis.Client, a Sentinel " +
 		"client or *redis.ClusterClient"
 	refuse(isNil, nil)
 	refuse(isNil, (*redis.ClusterClient)(nil))
@@ -475,7 +475,7 @@ func TestNewRefuses(t *testing.T) {
 		refuse(fmt.Sprintf("WithHooks: NearlyExhaustedAt %v: want more than 0 and at most 1, or 0 for 0.8", share), rdb,
 			serial.WithHooks(serial.Hooks{NearlyExhaustedAt: share}))
 	}
-	refuse("WithMaxSkew(0) would refuse every clock; want positive values, or negative ones", rdb, serial.WithMaxSkew(0))
+	refuse("WithMaxSkew(0) would refuse every clock; want a positive value, or a negative one", rdb, serial.WithMaxSkew(0))
 	for _, d := range []time.Duration{0, time.Minute - 1, 40*24*time.Hour + 1} {
 		refuse(fmt.Sprintf("WithOnceFor(%v): want 1m to 960h", d), rdb, serial.WithOnceFor(d))
 	}
@@ -483,7 +483,7 @@ func TestNewRefuses(t *testing.T) {
 	refuse(isNil+" (client 2 of WithLockClients)", rdb, serial.WithLockClients(rdb, nil))
 	refuse(ofRing+" (client 1 of WithLockClients)", rdb, serial.WithLockClients(ring))
 	refuse("WithLockClients: clients 1 and 2 are the same client, and a server grants a lock only once; "+
-		"give every server once", rdb, serial.WithLockClients(rdb, rdb))
+		"pass each server once", rdb, serial.WithLockClients(rdb, rdb))
 	type incomparable struct {
 		redis.UniversalClient
 		more any
@@ -495,7 +495,7 @@ func TestNewRefuses(t *testing.T) {
 
 	second := []serial.Option{serial.WithPeriod(serial.PerSecond), serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq}")}
 	for _, slow := range []serial.Option{fixedFloor(0), serial.WithLedger(new(serialtest.Ledger), 1)} {
-		refuse("WithPeriod(PerSecond): a second is too short to ask a floor or a ledger; want PerMinute or longer",
+		refuse("WithPeriod(PerSecond): a second is too short to query a floor or a ledger; want PerMinute or longer",
 			rdb, append(second, slow)...)
 	}
 }
@@ -543,7 +543,7 @@ func TestCallsRefuse(t *testing.T) {
 		"":                       "0 bytes; want 1 to 128",
 		strings.Repeat("x", 129): "129 bytes; want 1 to 128",
 		"a\xff":                  "not valid UTF-8",
-		"a\nb":                   `it has '\n'; want printable UTF-8`,
+		"a\nb":                   `it contains '\n'; want printable UTF-8`,
 		"a\u00a0b":               "want printable UTF-8",
 	} {
 		err := errOf(gen.NextOnce(ctx, "IS", id))
@@ -756,7 +756,7 @@ func TestServerRefuses(t *testing.T) {
 	for name, test := range map[string]struct{ value, usual, code, says string }{
 		"maxmemory":             {"1", "0", "OOM", "free memory, or raise maxmemory"},
 		"min-replicas-to-write": {"1", "0", "NOREPLICAS", "min-replicas-to-write"},
-		"requirepass":           {"secret", "", "NOAUTH|unauthenticated", "Redis wants a password, and this client has none"},
+		"requirepass":           {"secret", "", "NOAUTH|unauthenticated", "Redis requires a password, but"},
 	} {
 		config(name, test.value)
 		refused(s.Options(), test.code, test.says)

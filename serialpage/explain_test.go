@@ -81,7 +81,7 @@ func TestExplainRefused(t *testing.T) {
 		{"", "You may not explain numbers here.", ""},
 		{"broken", "Your name could not be read", "no session"},
 		{strings.Repeat("x", 102), "Your name cannot be saved with an explanation: 102 bytes; want 0 to 100.", "102 bytes"},
-		{"A\tda", `Your name cannot be saved with an explanation: it has '\t'`, "By: it has"},
+		{"A\tda", `Your name cannot be saved with an explanation: it contains '\t'`, "By: it contains"},
 		{"\u200cAda", "want it only between two letters or symbols.", "between two letters"},
 		{"Ada\xff", "Your name cannot be saved with an explanation: not valid UTF-8", "not valid UTF-8"},
 	} {

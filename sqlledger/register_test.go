@@ -472,7 +472,7 @@ func TestExplanationsOfOthers(t *testing.T) {
 		}{
 			{"IS", "void", false, ""},
 			{"IS", "", false, "serial: explanation of IS 2 to 2: Reason: 0 bytes; want 1 to 500"},
-			{"IS", "vo\tid", false, `serial: explanation of IS 2 to 2: Reason: it has '\t'; want printable UTF-8`},
+			{"IS", "vo\tid", false, `serial: explanation of IS 2 to 2: Reason: it contains '\t'; want printable UTF-8`},
 			{"I S", "void", true, `Type is "I S": want printable UTF-8 without spaces`},
 		} {
 			execSQL(t, db, fmt.Sprintf(insert, s.typ, s.reason, s.possible))
@@ -613,7 +613,7 @@ func TestRegisterAtTheEnd(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorIs(t, err, refused)
 	require.ErrorContains(t, err, "not reported: IS from 1970-01-01T00:00:00Z (raised): 1 to 5; PO from "+
-		"1970-01-01T00:00:00Z (raised): 1 to 7; last error: sqlledger: explain: connection refused")
+		"1970-01-01T00:00:00Z (raised): 1 to 7; latest error: sqlledger: explain: connection refused")
 	away.Store(false)
 	require.NoError(t, gen.Flush(t.Context()))
 	kept, err := collect(plain, "serial:PO", time.Unix(0, 0))

@@ -304,7 +304,7 @@ func TestCallEndsBeforeItsOpening(t *testing.T) {
 		_, _, err := x.next(context.Background())
 		require.ErrorIs(t, err, ErrNoAnswer)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "for its period to be opened")
+		require.ErrorContains(t, err, "gave up waiting for the period of IS to be opened")
 		require.Equal(t, AnswerTime, time.Since(began))
 		time.Sleep(5 * time.Second)
 		require.Equal(t, []Gap{{Type: "IS", First: 1, Last: 1, Cause: CallerLeft}}, x.explained())

@@ -261,7 +261,7 @@ type Numbers struct {
 }
 
 // ErrTaken means that another caller holds the lock, or that other callers held it for as long as the call could wait.
-var ErrTaken = errors.New("others kept the lock")
+var ErrTaken = errors.New("other callers held the lock")
 
 // A flight is the work of one caller for all callers of this process that need it. The caller opens a period, waits
 // until another process has opened it, or reserves a block.

@@ -40,11 +40,11 @@ func (c *Call) tooLong() error {
 
 // gaveUp returns the error of a call that ended with end while a period was being opened or a block reserved.
 func (c *asker) gaveUp(end error) error {
-	what := "its period to be opened"
+	what := "the period of " + c.series.subject(c.typ) + " to be opened"
 	if c.series.Reserve != nil {
-		what += " and for its ledger, which may itself wait for a transaction that the caller holds"
+		what += ", or for its ledger, which may itself wait for a transaction of the caller"
 	}
-	return c.after(fmt.Errorf("serial: gave up waiting for %s, for %s: %w", c.series.subject(c.typ), what, end))
+	return c.after(fmt.Errorf("serial: gave up waiting for %s: %w", what, end))
 }
 
 // after adds the failure of the latest attempt, if there was one, to err, the error of a call that gave up.

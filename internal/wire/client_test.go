@@ -76,7 +76,7 @@ func TestCallerLeaves(t *testing.T) {
 			start := time.Now()
 			_, err := x.do(ctx, c)
 			require.Equal(t, limit, time.Since(start))
-			require.ErrorContains(t, err, "serial: gave up waiting for Redis, where the command may have run: ")
+			require.ErrorContains(t, err, "serial: gave up waiting for Redis, which may have run the command: ")
 			if limit == time.Second {
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 			} else {

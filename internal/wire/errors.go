@@ -23,7 +23,7 @@ var (
 	// ErrUnsent means that nothing was sent before the deadline. It does not mean that the server has failed.
 	ErrUnsent = fmt.Errorf("serial: Redis failed: %w", ErrNoAnswer)
 	// ErrEnded means that a hook of the client ended its goroutine or panicked.
-	ErrEnded = errors.New("serial: the goroutine of a command was ended from outside")
+	ErrEnded = errors.New("serial: external code panicked or ended its goroutine")
 	// errNoConnection means that no connection was available in time. Nothing was sent.
 	errNoConnection = fmt.Errorf("no connection became free or could be made in time: %w: %w", redis.ErrPoolTimeout,
 		os.ErrDeadlineExceeded)
@@ -44,7 +44,7 @@ func ContextErr(ctx context.Context) error {
 // GaveUp returns the error of a caller that stopped waiting because of end. before is the failure of an earlier
 // attempt, or nil if none.
 func GaveUp(end error, before *error) error {
-	return After(fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end), before)
+	return After(fmt.Errorf("serial: gave up waiting for Redis, which may have run the command: %w", end), before)
 }
 
 // After adds the failure of an earlier attempt to err, the error of a caller that gave up. It returns err unchanged if
@@ -137,20 +137,20 @@ var refusals = []struct{ text, means string }{
 	{"NOAUTH", noPassword},
 	{"unauthenticated", noPassword},
 	{"WRONGPASS", "this client's user name or password is wrong, or an ACL turns the user off"},
-	{"Unknown Redis command", "a command that is needed was renamed or disabled: give it back its name"},
+	{"Unknown Redis command", "a command that is needed was renamed or disabled: restore its name"},
 	{"READONLY", "this client reaches a replica: give the client the master's address, or use Sentinel or a Cluster " +
 		"client"},
 	{"OOM", "Redis has reached maxmemory: free memory, or raise maxmemory; do not let Redis evict keys"},
 	{"MISCONF", "Redis cannot save its data, and Redis's log says why: correct that; without a ledger, do not set " +
 		"stop-writes-on-bgsave-error to no, because a restart could then repeat numbers"},
-	{"NOREPLICAS", "fewer replicas are in sync than min-replicas-to-write asks for: bring them back"},
+	{"NOREPLICAS", "fewer replicas than min-replicas-to-write are in sync: bring them back"},
 	{"BUSY", "another script has been running for too long: end it with SCRIPT KILL"},
-	{"TRYAGAIN", "the slot of the keys moves to another node: wait until it has moved, or finish the migration"},
+	{"TRYAGAIN", "the slot of the keys is being moved to another node: wait, or finish the migration"},
 }
 
 const (
 	denied     = "an ACL denies this client's user a command or a key that is needed"
-	noPassword = "Redis wants a password, and this client has none"
+	noPassword = "Redis requires a password, but this client has none"
 )
 
 // describe adds the meaning of an error reply to err, if refusals has it.

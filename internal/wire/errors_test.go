@@ -49,7 +49,7 @@ func (c untilThen) Deadline() (time.Time, bool) { return c.then, true }
 
 func TestGaveUp(t *testing.T) {
 	err := wire.GaveUp(context.Canceled, nil)
-	require.EqualError(t, err, "serial: gave up waiting for Redis, where the command may have run: context canceled")
+	require.EqualError(t, err, "serial: gave up waiting for Redis, which may have run the command: context canceled")
 	before := context.DeadlineExceeded
 	err = wire.GaveUp(context.Canceled, &before)
 	require.ErrorIs(t, err, context.Canceled)
