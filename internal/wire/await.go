@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// This file waits for goroutines and for time to pass.
+// This file contains functions that wait for a goroutine or for time to pass.
 
-// Await runs f in a new goroutine and returns its results. If ctx ends first, Await returns the error of ctx, and over
-// is false. f then continues, and its results are passed to late, unless that is nil. So either the caller or late gets
-// the results, and never both. If f panics, Await panics with the same value. If f ends its goroutine, or panics after
-// Await has returned, the error is [ErrEnded].
+// Await runs f in a new goroutine and returns its results, and over is true. If ctx ends first, Await returns the error
+// of ctx, and over is false. f then continues, and its results are passed to late, unless late is nil. So either the
+// caller or late gets the results, but never both. If f panics, Await panics with the same value. If f ends its
+// goroutine, or panics after Await has returned, the error is [ErrEnded].
 func Await[T any](ctx context.Context, f func() (T, error), late func(T, error)) (v T, over bool, err error) {
 	type result struct {
 		value    T

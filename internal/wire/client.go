@@ -1,6 +1,6 @@
-// Package wire sends commands to Redis servers and returns the replies. Each server has one queue. Callers can share an
-// item of the queue, and items are sent in pipelines, sent again after a failure if that is safe, and confirmed by
-// replicas if their callers ask for it. The package does not know what the commands mean.
+// Package wire sends commands to Redis servers and returns the replies. Each server has one queue of items. Several
+// callers can share an item. Items are sent in pipelines, and sent again after a failure if that is safe. On request,
+// replicas confirm the writes of an item. The package does not interpret the commands.
 package wire
 
 import (
@@ -18,12 +18,12 @@ import (
 type Client struct {
 	settings
 	local   func() any
-	only    *Node    // the only Node, nil for a Cluster
-	masters sync.Map // *Node by *redis.Client; go-redis may create a new client for the same address
+	only    *Node    // the only Node, or nil for a Cluster
+	masters sync.Map // *Node by *redis.Client, because go-redis may create a new client for the same address
 }
 
-// New returns a Client. Items with Confirm are confirmed as replicas says. local creates the value of [Node.Local] for
-// each server.
+// New returns a Client. replicas determines how many replicas confirm the items that have Confirm set. local creates
+// the value of [Node.Local] for each server.
 func New(client redis.UniversalClient, replicas Replicas, local func() any) *Client {
 	c := &Client{settings: settings{client: client, replicas: replicas}, local: local}
 	c.cluster, _ = client.(*redis.ClusterClient)
@@ -44,8 +44,8 @@ func New(client redis.UniversalClient, replicas Replicas, local func() any) *Cli
 	return c
 }
 
-// newNode returns the Node of a server. If only go-redis can find the server, server is nil. Each item is then sent by
-// itself, and the number in flight is limited only by the client's number of connections.
+// newNode returns the Node of a server. server is nil if only go-redis can find the server. Each item is then sent by
+// itself, and only the number of connections of the client limits how many are in flight.
 func newNode(s *settings, server *redis.Client, connections int, local any) *Node {
 	n := &Node{
 		Local: local, sender: sender{settings: s, server: server}, waitingByMerge: map[Merge]*Item{},
@@ -62,19 +62,19 @@ func newNode(s *settings, server *redis.Client, connections int, local any) *Nod
 	return n
 }
 
-// dialerID identifies the code that makes connections.
+// dialerID returns a value that identifies the function with which a client makes connections.
 func dialerID(opt *redis.Options) uintptr { return reflect.ValueOf(opt.Dialer).Pointer() }
 
-// ownDialer identifies go-redis's code that makes connections of the operating system.
+// ownDialer returns the dialerID of go-redis's own function, which makes connections of the operating system.
 var ownDialer = sync.OnceValue(func() uintptr {
 	client := redis.NewClient(&redis.Options{})
 	defer client.Close()
 	return dialerID(client.Options())
 })
 
-// Node returns the server that has the keys of a hash tag. For a Cluster, go-redis must first load the slots, which may
-// take long, so Node leaves that to the first command. Until that command gets its reply, each caller gets a separate
-// Node, so that it does not wait for other callers.
+// Node returns the server that has the keys with a hash tag. For a Cluster, go-redis must first load the slots. This
+// may take long, so it is done by the first command and not by Node. Until a command gets a reply, each caller gets a
+// separate Node, so that it does not wait for other callers.
 func (c *Client) Node(ctx context.Context, tag string) *Node {
 	if c.cluster == nil {
 		return c.only
@@ -93,9 +93,10 @@ func (c *Client) Node(ctx context.Context, tag string) *Node {
 	return n.(*Node)
 }
 
-// Do sends an item to a server, or makes the caller join a waiting item with equal Merge, and waits for the result. It
-// returns the item that has the Result, and the caller's position in it, from 0. An error means that the caller has
-// left, because ctx ended or item.Deadline passed. If a hook of the client panicked, Do panics with the same value.
+// Do sends an item to a server, or makes the caller join a waiting item with the same Merge, and waits for the result.
+// It returns the item that has the Result, and the caller's position in this item, from 0. An error means that the
+// caller has left, because ctx ended or item.Deadline passed. If a hook of the client panicked, Do panics with the same
+// value.
 //
 // While go-redis waits for a reply, it does not notice that a context has ended. If ctx can end, another goroutine
 // therefore sends the item, and Do returns when the item is finished or ctx ends. If ctx cannot end and no other item
@@ -111,7 +112,7 @@ func (c *Client) Do(ctx context.Context, n *Node, item *Item) (*Item, int, error
 }
 
 // Join makes the caller join the waiting item with a Merge, and waits for the result. It returns nil if there is no
-// such item. Under load, most callers find one, and Join then saves them the cost of an item for [Client.Do].
+// such item. Under load, most callers find one. Join then saves them the cost of creating an item for [Client.Do].
 func (c *Client) Join(ctx context.Context, n *Node, merge Merge, deadline time.Time) (*Item, int, error) {
 	n.mu.Lock()
 	joined, position := n.join(merge, deadline)
@@ -122,8 +123,7 @@ func (c *Client) Join(ctx context.Context, n *Node, merge Merge, deadline time.T
 	return joined, position, joined.wait(ctx, position, deadline)
 }
 
-// Start queues an item, or starts to send it, and returns at once. Other callers cannot join the item. [Item.Wait]
-// waits for the result.
+// Start queues an item and returns immediately. Other callers cannot join the item. [Item.Wait] waits for the result.
 func (c *Client) Start(ctx context.Context, n *Node, item *Item) {
 	item.Merge = Merge{}
 	n.add(ctx, item)

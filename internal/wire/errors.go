@@ -14,15 +14,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// This file classifies failures. It tells whether the caller's context ended, whether the failure is temporary, whether
-// the command may have run, and whether other callers would fail in the same way.
+// This file classifies failures: whether the caller's context has ended, whether the failure is temporary, whether the
+// command may have run, and whether other callers would fail in the same way.
 
 var (
-	// ErrNoAnswer means that a time limit of this package or of its caller has passed.
+	// ErrNoAnswer means that a time limit of this package or of its callers has passed.
 	ErrNoAnswer = fmt.Errorf("no answer in time: %w", os.ErrDeadlineExceeded)
-	// ErrUnsent means that nothing was sent before the deadline. It does not mean that the server has failed.
+	// ErrUnsent means that nothing was sent before the deadline. The server may be available to other callers.
 	ErrUnsent = fmt.Errorf("serial: Redis failed: %w", ErrNoAnswer)
-	// ErrEnded means that a hook of the client ended its goroutine or panicked.
+	// ErrEnded means that a hook of the client, or another function that was called, panicked or ended its goroutine.
 	ErrEnded = errors.New("serial: external code panicked or ended its goroutine")
 	// errNoConnection means that no connection was available in time. Nothing was sent.
 	errNoConnection = fmt.Errorf("no connection became free or could be made in time: %w: %w", redis.ErrPoolTimeout,
@@ -41,14 +41,14 @@ func ContextErr(ctx context.Context) error {
 	return nil
 }
 
-// GaveUp returns the error of a caller that stopped waiting because of end. before is the failure of an earlier
-// attempt, or nil if none.
+// GaveUp returns the error of a caller that has stopped waiting because of end. before is the failure of an earlier
+// attempt, or nil if there was none.
 func GaveUp(end error, before *error) error {
 	return After(fmt.Errorf("serial: gave up waiting for Redis, which may have run the command: %w", end), before)
 }
 
-// After adds the failure of an earlier attempt to err, the error of a caller that gave up. It returns err unchanged if
-// failure is nil, or if err already contains an earlier failure.
+// After adds the failure of an earlier attempt to err, which is the error of a caller that gave up. It returns err
+// unchanged if failure is nil, or if err already contains an earlier failure.
 func After(err error, failure *error) error {
 	if failure == nil || strings.Contains(err.Error(), "; before that: ") {
 		return err
@@ -71,7 +71,7 @@ func finalError(err error) error {
 	return err
 }
 
-// Late returns err. If the deadline passed more than a second ago, Late adds the deadline, the current time, and the
+// Late returns err. If the deadline passed more than a second ago, Late adds the current time, the deadline, and the
 // question whether the process was suspended.
 func Late(err error, deadline time.Time) error {
 	now := time.Now()
@@ -83,8 +83,8 @@ func Late(err error, deadline time.Time) error {
 		err, now.Format(layout), deadline.In(now.Location()).Format(layout))
 }
 
-// Foreign hides that an error of go-redis, of redsync or of an internal time limit comes from a context, because that
-// context is not the caller's. The error still matches everything except the two errors of contexts.
+// Foreign wraps an error so that it does not match the two errors of contexts, but everything else that it matched
+// before. It is for errors of go-redis, of redsync or of internal time limits, whose contexts are not the caller's.
 func Foreign(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return foreignError{err}
@@ -96,7 +96,7 @@ type foreignError struct{ cause error }
 
 func (e foreignError) Error() string { return e.cause.Error() }
 
-// There is no Unwrap, because errors.Is and errors.As would use it.
+// There is no Unwrap, because with it errors.Is and errors.As would find the errors of contexts.
 
 func (e foreignError) Is(target error) bool {
 	return target != context.Canceled && target != context.DeadlineExceeded && errors.Is(e.cause, target)
@@ -104,8 +104,8 @@ func (e foreignError) Is(target error) bool {
 
 func (e foreignError) As(target any) bool { return errors.As(e.cause, target) }
 
-// Failed returns the error of a command whose final attempt failed with err. servers is the name of the servers in the
-// message, such as "Redis". The error is an [Outage], unless err is [ErrUnsent].
+// Failed returns the error of a command whose final attempt failed with err. servers names the servers in the message,
+// such as "Redis". The error is an [Outage], unless err is [ErrUnsent].
 func Failed(servers string, err error) error {
 	if err == ErrUnsent {
 		return err
@@ -121,15 +121,15 @@ func FailedAfter(servers string, err error, before *error) error {
 	return After(Failed(servers, err), before)
 }
 
-// isTimeout reports whether err is a timeout, which says less about the cause than an earlier failure.
+// isTimeout reports whether err is a timeout. An earlier failure shows more about the cause than a timeout.
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// refusals has the error replies of Redis that an operator must resolve, each with its meaning and the remedy. The
-// texts are matched anywhere in an error, because before Redis 7.2 the error of a command in a script has no code.
-// docs/errors.md has a row for each.
+// refusals contains the error replies of Redis that an operator must resolve, each with its meaning and the remedy. The
+// texts may be anywhere in the error, because before Redis 7.2, the error of a command in a script does not begin with
+// a code. docs/errors.md has a row for each text.
 var refusals = []struct{ text, means string }{
 	{"NOPERM", denied},
 	{"The user executing the script can't", denied},
@@ -153,7 +153,7 @@ const (
 	noPassword = "Redis requires a password, but this client has none"
 )
 
-// describe adds the meaning of an error reply to err, if refusals has it.
+// describe adds the meaning of an error reply to err, if refusals contains the reply.
 func describe(err error) error {
 	if reply, ok := errors.AsType[redis.Error](err); ok {
 		for _, r := range refusals {
@@ -165,18 +165,18 @@ func describe(err error) error {
 	return err
 }
 
-// Outage marks a failure of a server that also ends the calls of other callers with the same request, because each of
-// them would meet the same failure.
+// Outage wraps the failure of a server that other callers would encounter, too. Callers that wait for the caller with
+// this error fail with the same error, instead of trying one after another.
 func Outage(err error) error { return outageError{err} }
 
-// IsOutage reports whether err is marked as an Outage, or wraps such an error.
+// IsOutage reports whether err is the result of [Outage], or wraps such an error.
 func IsOutage(err error) bool { return errors.As(err, new(outageError)) }
 
 type outageError struct{ error }
 
 func (e outageError) Unwrap() error { return e.error }
 
-// Transient reports whether the same command may succeed a moment later.
+// Transient reports whether a failure is temporary, so that the same command may succeed a moment later.
 func Transient(err error) bool {
 	return errors.As(err, new(net.Error)) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
@@ -184,25 +184,25 @@ func Transient(err error) bool {
 		redis.IsTryAgainError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err)
 }
 
-// persists reports whether a failure may last for many attempts. A slot may be moving to another server, or
-// all connections may be in use. After a failover, each connection to the old master is dropped only after it has been
-// tried.
+// persists reports whether a temporary failure may last for many attempts. A slot may be moving to another server, or
+// all connections may be in use. After a failover, a connection to the old master is dropped only when a command on
+// this connection has failed.
 func persists(err error) bool {
 	return redis.IsTryAgainError(err) || redis.IsReadOnlyError(err) || errors.Is(err, redis.ErrPoolTimeout)
 }
 
-// Unsent reports whether the command certainly did not run, because the server refused it, or because there was no
-// connection or no time to send it.
+// Unsent reports whether it is certain that the command did not run, because the server refused it, or because there
+// was no connection or no time to send it.
 func Unsent(err error) bool {
 	err = finalError(err)
 	refusals := []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT", "LOADING", "MASTERDOWN",
 		"BUSY", "NOAUTH", "NOPERM", "WRONGPASS", "TIME", "OOM", "MISCONF", "NOREPLICAS"}
 	return slices.ContainsFunc(refusals, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) }) ||
-		redis.IsReadOnlyError(err) || // in Redis 6.2, READONLY is inside a script's error
+		redis.IsReadOnlyError(err) || // in Redis 6.2, the error of a script does not begin with READONLY
 		errors.Is(err, ErrUnsent) || neverRan(err)
 }
 
-// Silent reports whether a command may still run, because the server has not replied to it.
+// Silent reports whether the command may still run, because it was sent, but the server has not replied.
 func Silent(err error) bool {
 	_, replied := errors.AsType[redis.Error](finalError(err))
 	return !Unsent(err) && !replied
@@ -213,9 +213,9 @@ func isRedirection(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
 }
 
-// neverRan reports whether err proves that a command did not run, because there was no connection, or because its slot
-// is being moved. Only then may a command that must not run twice be sent again. (If the server does not know a script,
-// or if a slot has moved, mayRepeat sends the command again without asking neverRan.)
+// neverRan reports whether err proves that the command did not run, because there was no connection, or because its
+// slot is being moved. An item with [IfProven] is sent again only after such an error. (There are two other cases,
+// which mayRepeat handles before it calls neverRan: the server does not know a script, or a slot has been moved.)
 func neverRan(err error) bool {
 	network, _ := errors.AsType[*net.OpError](err)
 	return redis.IsTryAgainError(err) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||

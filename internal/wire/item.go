@@ -11,100 +11,101 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// This file has commands, the callers that wait for their replies, and the results.
+// This file contains items: commands, the callers that wait for the reply, and the result.
 
-// deadlinesTogether is the largest difference between the deadlines of items in one pipeline. The pipeline stops
-// waiting for a connection at the first of these deadlines.
+// deadlinesTogether is the largest difference between the deadlines of items in one pipeline. It is short, because the
+// deadline of the first item limits the time for which the whole pipeline waits for a connection.
 const deadlinesTogether = time.Second
 
-// A Script is a Lua script. It is sent by its digest, and its source is sent only to a server that does not have it.
+// A Script is a Lua script. It is sent by its digest. Its source is sent only if the server does not know the script.
 type Script struct {
 	Source string
-	Digest any // a string, ready to be an argument: converting it costs an allocation
+	Digest any // digest as a string, stored as any because each conversion would allocate
 }
 
-// NewScript returns the Script with a source.
+// NewScript returns a Script with the given source.
 func NewScript(source string) *Script {
 	sum := sha1.Sum([]byte(source))
 	return &Script{source, hex.EncodeToString(sum[:])}
 }
 
-// A Command provides the arguments that an item sends, and is told what became of the item. Its methods may be called
-// from any goroutine.
+// A Command provides the arguments of an item, and receives what happens to the item. Its methods may be called from
+// any goroutine.
 type Command interface {
-	// Arguments returns the arguments. It is called each time the item is sent, and must return a new slice. The first
-	// two elements of a script's arguments are set by this package. The number of keys, the keys and the script's
-	// other arguments follow.
+	// Arguments returns the arguments of the command. It is called each time the item is sent, and must return a new
+	// slice. If the item has a Script, this package sets the first two elements. They are followed by the number of keys,
+	// the keys, and the other arguments of the script.
 	Arguments() []any
 	// Done is called exactly once, after Result has been set and before the callers continue. It is called even if all
 	// callers have left.
 	Done()
-	// Lost is called for each attempt that may have run, but got no reply, once go-redis has given up the attempt.
+	// Lost is called for each attempt that may have run but got no reply, when go-redis gives up the attempt.
 	Lost(err error)
-	// Leave is called when a caller leaves before the item is finished. After Done, Left is called with the position of
-	// each caller that left.
+	// Leave is called when a caller leaves before the item is finished.
 	Leave()
+	// Left is called after Done, once for each caller that has left, with the position of the caller.
 	Left(position int)
 }
 
-// A Merge identifies items that callers may share. An item with the zero Merge is not shared.
+// A Merge identifies items that several callers may share. An item with the zero Merge is not shared.
 type Merge struct {
 	Name string
 	At   int64
 }
 
-// A Repeat determines after which failures an item is sent again. It is never sent again if all its callers have left.
+// A Repeat determines after which temporary failures an item is sent again. An item is never sent again after all of
+// its callers have left.
 type Repeat int
 
 const (
-	Always   Repeat = iota // after any temporary failure
-	IfUnsent               // only if the item did not run: the server refused it, or there was no connection
-	IfProven               // only if there was no connection, or the item's Cluster slot is being moved
+	Always   Repeat = iota // after every temporary failure
+	IfUnsent               // only if the item did not run, because the server refused it or there was no connection
+	IfProven               // only if there was no connection, or if the item's Cluster slot is being moved
 )
 
 // An Item is a command and the callers that wait for its reply. It cannot be used again.
 type Item struct {
 	Command Command
-	Merge   Merge // callers with equal Merge share an item while it waits in the queue
+	Merge   Merge // identity that other callers need to share the item while it waits in the queue
 	// N is the number of callers. It does not change after Arguments has been called.
 	N int
 
-	Script *Script // script to run, nil for a plain command
+	Script *Script // script to run, or nil for a plain command
 	Key    int     // position of the first key in the arguments of a plain command
 
 	// Deadline is the time after which the item is not sent. A caller whose own deadline is more than 250 ms later does
 	// not join the item.
 	Deadline time.Time
 	Repeat   Repeat
-	Confirm  bool // replicas must confirm the item's writes
+	Confirm  bool // whether replicas must confirm the item's writes
 	// Then is sent directly after this item, in the same pipeline. It has its own deadline.
 	Then *Item
 
-	// Note is set to the failure of each attempt. A caller that is canceled while it waits for work that includes the
-	// item can then report this failure. Note may be nil.
+	// Note receives the failure of each attempt. It lets a caller report this failure if the caller is canceled while it
+	// waits for work that includes the item. Note may be nil.
 	Note   *Note
 	Result Result
 
 	ctx      context.Context // context of the first caller, of which only the values are used
 	limits   *limits
-	done     chan struct{}   // closed by wake; nil if the item's only caller sends it
-	woken    atomic.Bool     // done is closed
-	limit    context.Context // ends at about the deadline
+	done     chan struct{}   // closed by wake; nil while the item's only caller sends it
+	woken    atomic.Bool     // whether done is closed
+	limit    context.Context // context that ends at about the deadline
 	leavers  atomic.Pointer[leaver]
 	failure  Note // failure of the latest attempt
 	panicked any  // value with which a hook panicked
 
 	// The other fields are used only by the goroutine that sends the item.
-	next       *Item // item to send directly after this one: Then, unless Then is already finished
+	next       *Item // item to send directly after this one, which is Then unless Then is already finished
 	command    onceCmd
-	attempts   int           // attempts that failed and were followed by a pause
+	attempts   int           // number of failed attempts that were followed by a pause
 	pause      time.Duration // pause before the next attempt
-	withSource bool          // the server does not know the script, so its source is sent
-	redirected bool          // the key of the item or of one after it has moved to a server that only go-redis can find
+	withSource bool          // whether the source is sent, because the server does not know the script
+	redirected bool          // whether its key, or that of an item after it, is on a server that only go-redis can find
 	earlier    error         // failure of an attempt that may have run, or nil if none
 }
 
-// A Note holds the failure of the latest attempt, or nil if none.
+// A Note contains the failure of the latest attempt, or nil if no attempt has failed.
 type Note = atomic.Pointer[error]
 
 // note stores the failure of an attempt.
@@ -117,23 +118,23 @@ func (i *Item) note(failure *error) {
 
 // A Result is the outcome of an item.
 type Result struct {
-	Value          any       // reply, nil for a null
-	Err            error     // failure of the final attempt, nil if it got a reply
+	Value          any       // reply, or nil for a null reply
+	Err            error     // failure of the final attempt, or nil if the attempt got a reply
 	Sent, Received time.Time // times before and after the attempt that got the reply, by this host's clock
 	Earlier        error     // failure of an earlier attempt that may have run, or nil if none
-	Unconfirmed    error     // reason why replicas did not confirm the item; nil if they did, or did not have to
+	Unconfirmed    error     // reason why replicas did not confirm the item, or nil if they did or did not have to
 }
 
-// A leaver is a caller that left, in a linked list.
+// A leaver is a caller that has left. The leavers of an item form a linked list.
 type leaver struct {
 	position int
 	next     *leaver
 }
 
-// finished replaces the list of leavers when an item is finished, because callers cannot leave it any more.
+// finished replaces the list of leavers of a finished item, which callers cannot leave any more.
 var finished = new(leaver)
 
-// begin prepares an item and its followers to be queued.
+// begin prepares an item, and the items after it, for the queue.
 func (i *Item) begin(ctx context.Context, l *limits) {
 	for ; i != nil; i = i.Then {
 		i.N, i.ctx, i.limits, i.next, i.done = max(i.N, 1), ctx, l, i.Then, make(chan struct{})
@@ -170,8 +171,8 @@ func (i *Item) drop() {
 	}
 }
 
-// isStale reports whether the item should not be sent, because its deadline has passed or all callers have left. N must
-// not change while isStale runs.
+// isStale reports whether the item must not be sent, because its deadline has passed or all of its callers have left. N
+// must not change while isStale runs.
 func (i *Item) isStale(now time.Time) bool {
 	left := 0
 	for l := i.leavers.Load(); l != nil; l = l.next {
@@ -181,16 +182,16 @@ func (i *Item) isStale(now time.Time) bool {
 }
 
 // fits reports whether the item may be in a pipeline that begins with first. One WAIT confirms all items of a pipeline,
-// so either all items need confirmation or none does. Only the first item may contain the source of a script, because
-// an in-memory connection may not have room for it after other commands.
+// so either all of them need confirmation or none does. Only the first item of a pipeline may contain the source of a
+// script, because an in-memory connection may not have room for a source after other commands.
 func (i *Item) fits(first *Item) bool {
 	return i.Confirm == first.Confirm && !i.redirected && !first.redirected &&
 		i.Deadline.Sub(first.Deadline).Abs() <= deadlinesTogether &&
 		(!i.withSource || first.withSource && i.Script == first.Script)
 }
 
-// leave registers that the caller at the given position has left. It returns false if the item is already finished. So
-// either the caller gets the result, or Left is called for its position.
+// leave notes that the caller at the given position leaves. It returns false if the item is already finished. So either
+// the caller gets the result, or Left is called for its position, but never both.
 func (i *Item) leave(position int) bool {
 	for {
 		others := i.leavers.Load()
@@ -209,9 +210,10 @@ func (i *Item) leave(position int) bool {
 // the deadline passed. If a hook of the client panicked, Wait panics with the same value.
 func (i *Item) Wait(ctx context.Context) error { return i.wait(ctx, 0, i.Deadline) }
 
-// wait waits for the result on behalf of the caller at the given position. Only the first caller waits for the
-// deadline, and wakes the others. Their deadlines are at most 250 ms later, and a thousand callers that each select on
-// one more channel reach only three quarters of the throughput.
+// wait waits for the result on behalf of the caller at the given position. Only the first caller waits for the deadline
+// of the item. It then wakes the others, whose deadlines are at most 250 ms later. A caller whose deadline is more than
+// 250 ms earlier waits for its own deadline. With one more channel in the select of every caller, a thousand callers
+// would reach only three quarters of the throughput.
 func (i *Item) wait(ctx context.Context, position int, deadline time.Time) error {
 	var limit <-chan struct{}
 	switch {
@@ -244,17 +246,17 @@ func (i *Item) wait(ctx context.Context, position int, deadline time.Time) error
 	return Late(GaveUp(cmp.Or(ctx.Err(), ErrNoAnswer), i.failure.Load()), deadline)
 }
 
-// A onceCmd is a command that go-redis does not repeat.
+// A onceCmd is a command that go-redis does not send again.
 type onceCmd struct {
 	*redis.Cmd
-	timed *redis.Client // see sender
+	timed *redis.Client // copy of the client that must send the command, or nil; see sender.limitReads
 }
 
 // NoRetry implements [redis.Cmder].
 func (onceCmd) NoRetry() bool { return true }
 
-// build creates the command of the next attempt. known is the script whose source the same pipeline already contains,
-// nil for none.
+// build creates the command of the next attempt. known is the script whose source the pipeline already contains, or nil
+// if there is none.
 func (i *Item) build(ctx context.Context, timed *redis.Client, known *Script) {
 	args, key := i.Command.Arguments(), i.Key
 	if i.Script != nil {
@@ -267,19 +269,20 @@ func (i *Item) build(ctx context.Context, timed *redis.Client, known *Script) {
 	}
 	i.command = onceCmd{redis.NewCmd(ctx, args...), timed}
 	i.command.SetFirstKeyPos(int8(key))
-	i.command.SetStepCount(1) // otherwise go-redis asks a Cluster's nodes about the command, even those that hang
+	i.command.SetStepCount(1) // otherwise go-redis queries the nodes of a Cluster about the command, even nodes that hang
 }
 
 // limits creates contexts that end at a deadline. Calls that begin at about the same time share a context. A separate
-// one for each call would cost five allocations and a microsecond, which is a thirtieth of a round trip on loopback.
+// context for each call would cost five allocations and a microsecond, which is a thirtieth of a round trip on
+// loopback.
 type limits struct {
 	latest atomic.Pointer[context.Context]
 }
 
-// sharing is the longest time by which a shared context may end too early.
+// sharing is the longest time by which a shared context may end before the deadline of a call.
 const sharing = 250 * time.Millisecond
 
-// until returns a context that ends at the given time or earlier: at most sharing, and at most an eighth of the
+// until returns a context that ends at the given time, or earlier by at most sharing and at most an eighth of the
 // remaining time.
 func (l *limits) until(end time.Time) context.Context {
 	if latest := l.latest.Load(); latest != nil {
@@ -289,12 +292,12 @@ func (l *limits) until(end time.Time) context.Context {
 		}
 	}
 	limit, cancel := context.WithDeadline(context.Background(), end)
-	_ = cancel // other calls may share the context, so it ends by itself
+	_ = cancel // not called, because other calls may share the context; it ends at its deadline
 	l.latest.Store(&limit)
 	return limit
 }
 
-// A limited has the deadline of the embedded context and the values of another one.
+// A limited has the deadline of the embedded context and the values of another context.
 type limited struct {
 	context.Context
 	values context.Context

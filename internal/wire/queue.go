@@ -9,40 +9,39 @@ import (
 	"time"
 )
 
-// This file has the queue of a server. The number of pipelines in flight is limited. Below the limit, an item is sent
-// at once. Otherwise items wait in the queue, where callers with the same Merge share an item, and the next pipeline
-// takes as many items as it can. So pipelines grow with the load, and a caller waits for at most a fraction of a round
-// trip.
+// This file contains the queue of a server. The number of pipelines in flight is limited. Below the limit, an item is
+// sent immediately. Otherwise it waits in the queue, where callers with the same Merge share an item. When a pipeline
+// returns, the next pipeline takes as many waiting items as possible. So pipelines become longer as the load grows.
 
 // The limit depends on the minimum round-trip time. On loopback, a round trip is mostly CPU work. One pipeline in
-// flight is then enough, and the next one collects all callers that have arrived in the meantime. Over a network, a
-// round trip is mostly waiting, so several pipelines may be in flight, and a caller does not have to wait for an
-// earlier one.
+// flight is then enough, and the next pipeline collects all callers that have arrived in the meantime. Over a network,
+// a round trip is mostly waiting. Several pipelines may then be in flight, so that a caller does not have to wait until
+// an earlier pipeline returns.
 const (
 	tripPerPipeline = 250 * time.Microsecond // minimum round-trip time for each additional pipeline in flight
 	maxInFlight     = 8                      // upper bound of the limit; stalled pipelines are not counted
 	manyWaiting     = 32                     // waiting callers for which the limit is raised by one
 
 	// A pipeline has stalled, perhaps on a broken connection, if it takes longer than stallBase plus stallTrips minimum
-	// round trips. It is then no longer counted, so waiting items can be sent. At most one pipeline per stallInterval
-	// is treated in this way. Once half of the connections are in use, the interval is longSilence. So a new connection
-	// can still be made when a server that has hung for a long time answers again.
+	// round trips. It is then no longer counted as in flight, so another pipeline can be sent. This happens to at most one
+	// pipeline per stallInterval or, once half of the connections are in use, per longSilence. So there are still unused
+	// connections when a server that has hung for a long time replies again.
 	stallBase     = 5 * time.Millisecond
 	stallTrips    = 10
 	stallInterval = 50 * time.Millisecond
 	longSilence   = 500 * time.Millisecond
 
 	maxTogether = 128 // largest number of items in a pipeline over a connection of the operating system
-	// maxTogetherInMemory is the same for all other connections, such as the in-memory pipes of tests. A pipe must hold
-	// the rest of a pipeline while the first command is answered, and it holds only the 4 KiB that miniredis reads at
-	// once. Four of the longest items fit into that.
+	// maxTogetherInMemory is the largest number of items in a pipeline over any other connection, such as an in-memory
+	// pipe of a test. While the server replies to the first command, the connection must buffer the rest of the pipeline.
+	// Such a pipe has no buffer, but miniredis reads 4 KiB at a time, which is enough for four of the longest items.
 	maxTogetherInMemory = 4
 )
 
-// A Node is a server that has keys, with the queue of the items for it. It is safe for concurrent use. After the
-// deadlines of all calls have passed, it has no goroutine, no running timer, and no data of any item.
+// A Node is a server that has keys, with the queue of its items. It is safe for concurrent use. After the deadlines of
+// all calls have passed, it has no goroutine, no running timer, and no data of any item.
 type Node struct {
-	Local any // the caller's state of the server
+	Local any // state of the server for the package that uses the Client
 	// Waiting is the number of callers whose items wait in the queue. If it is 0, [Client.Join] finds no item.
 	Waiting atomic.Int32
 
@@ -51,14 +50,14 @@ type Node struct {
 	maxPipelines int // upper bound of the limit of pipelines in flight
 	connections  int // largest number of connections of the client
 
-	mu             sync.Mutex      // guards all below, and N of waiting items
+	mu             sync.Mutex      // guards the fields below, and N of waiting items
 	waiting        []*Item         // items to send, in order
 	waitingByMerge map[Merge]*Item // waiting items that callers may join, by Merge
-	inFlight       []time.Time     // start times of the pipelines in flight, without stalled ones, oldest first
+	inFlight       []time.Time     // start times of the pipelines in flight that have not stalled, oldest first
 	busy           int             // number of pipelines in flight, including stalled ones
 	trip           time.Duration   // recent minimum round-trip time
-	armed          bool            // the timer for stalled pipelines is running
-	gaveUp         time.Time       // time at which a stalled pipeline was last removed from inFlight
+	armed          bool            // whether the timer for stalled pipelines is running
+	gaveUp         time.Time       // time at which the latest stalled pipeline was removed from inFlight
 }
 
 // sendDirectly sends an item in its caller's goroutine. It returns false if items are waiting or if the limit is
@@ -94,8 +93,8 @@ func (n *Node) sendDirectly(ctx context.Context, i *Item) (sent bool) {
 	return true
 }
 
-// add makes the caller join a waiting item with equal Merge. If there is none, add queues the caller's own item. It
-// returns the waiting item and the caller's position in it.
+// add makes the caller join a waiting item with the same Merge. If there is no such item, add queues the caller's own
+// item. It returns the item that the caller waits for, and the caller's position in it.
 func (n *Node) add(ctx context.Context, i *Item) (joined *Item, position int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -111,7 +110,7 @@ func (n *Node) add(ctx context.Context, i *Item) (joined *Item, position int) {
 	return i, 0
 }
 
-// join makes a caller join the waiting item with a Merge, and returns the item and the caller's position in it. It
+// join makes a caller join the waiting item with a Merge. It returns the item, and the caller's position in it. It
 // returns nil if there is no such item, or if the item's deadline is too early for the caller. n.mu must be held.
 func (n *Node) join(merge Merge, deadline time.Time) (joined *Item, position int) {
 	if joined = n.waitingByMerge[merge]; joined == nil || deadline.Sub(joined.Deadline) > sharing {
@@ -133,7 +132,7 @@ func (n *Node) putBack(items []*Item) {
 	}
 }
 
-// repeat puts each item back after its pause.
+// repeat puts each item back into the queue after its pause.
 func (n *Node) repeat(items []*Item) {
 	var now []*Item
 	for _, i := range items {
@@ -165,7 +164,7 @@ func (n *Node) limit() int {
 	return limit
 }
 
-// enter counts a pipeline that begins now as in flight. n.mu must be held.
+// enter counts a new pipeline as in flight, and returns its start time. n.mu must be held.
 func (n *Node) enter() (begun time.Time) {
 	begun = time.Now()
 	n.inFlight = append(n.inFlight, begun)
@@ -174,8 +173,8 @@ func (n *Node) enter() (begun time.Time) {
 }
 
 // exit removes a pipeline from inFlight. It returns false if the pipeline had already been removed, because it had
-// stalled. If several pipelines began at the same instant, it does not matter which of them counts as stalled, because
-// the number in flight is the same. n.mu must be held.
+// stalled. Pipelines that began at the same instant cannot be distinguished, but it does not matter which of them
+// counts as stalled. n.mu must be held.
 func (n *Node) exit(begun time.Time) bool {
 	i := slices.Index(n.inFlight, begun)
 	if i < 0 {
@@ -185,8 +184,8 @@ func (n *Node) exit(begun time.Time) bool {
 	return true
 }
 
-// measure updates the minimum round-trip time. The minimum grows slowly, so an old value is replaced within a few
-// hundred pipelines if the network has become slower. n.mu must be held.
+// measure updates the minimum round-trip time. The minimum also grows slowly, so that it adapts within a few hundred
+// pipelines if the network has become slower. n.mu must be held.
 func (n *Node) measure(begun time.Time) {
 	n.trip += n.trip / 256
 	if trip := time.Since(begun); n.trip == 0 || trip < n.trip {
@@ -196,7 +195,7 @@ func (n *Node) measure(begun time.Time) {
 
 // relieve starts more pipelines if the limit has risen. If the oldest pipeline in flight has stalled, relieve stops
 // counting it and starts another one. It also sets a timer for the next check. It must be called only while items are
-// waiting, because then at least one pipeline is in flight. n.mu must be held.
+// waiting, because only then is it certain that a pipeline is in flight. n.mu must be held.
 func (n *Node) relieve() {
 	for more := len(n.waiting); more > 0 && len(n.inFlight) < n.limit(); more -= n.together {
 		go n.dispatch(n.enter())
@@ -217,7 +216,7 @@ func (n *Node) relieve() {
 	time.AfterFunc(wait, n.check)
 }
 
-// check drops waiting items that are stale, and calls relieve for the others.
+// check drops the waiting items that are stale, and calls relieve if others are waiting.
 func (n *Node) check() {
 	var stale []*Item
 	now := time.Now()
@@ -241,7 +240,8 @@ func (n *Node) check() {
 	}
 }
 
-// remove keeps new callers from joining an item. The caller must remove the item from waiting. n.mu must be held.
+// remove prevents new callers from joining an item, and stops counting its callers as waiting. It does not remove the
+// item from n.waiting. n.mu must be held.
 func (n *Node) remove(i *Item) {
 	if n.waitingByMerge[i.Merge] == i {
 		delete(n.waitingByMerge, i.Merge)
@@ -249,9 +249,9 @@ func (n *Node) remove(i *Item) {
 	n.Waiting.Add(-int32(i.N))
 }
 
-// dispatch sends pipelines until the queue is empty, or until one of its pipelines has stalled and is no longer
-// counted. begun is the start time of its first one. If a hook of the client panics or ends the goroutine, another
-// goroutine continues.
+// dispatch sends one pipeline after another until the queue is empty, or until one of its pipelines has returned that
+// was no longer counted because it had stalled. begun is the start time of its first pipeline. If a hook of the client
+// panics or ends the goroutine, another goroutine continues.
 func (n *Node) dispatch(begun time.Time) {
 	var items []*Item
 	defer func() {
@@ -270,8 +270,8 @@ func (n *Node) dispatch(begun time.Time) {
 		if len(items) == 0 {
 			return
 		}
-		// The deadlines of all items are about the same. The wait for a connection ends a little earlier, so that the
-		// callers still learn that there was no connection.
+		// The deadlines of all items are about the same. The wait for a connection ends a little earlier, so that the callers
+		// still get the error that there was no connection.
 		connect := items[0].Deadline.Add(-time.Until(items[0].Deadline) / 20)
 		again := n.sender.send(items, connect, &n.sender.connects)
 		if !slices.Contains(again, items[0]) && items[0].Result.Err == nil {
@@ -285,8 +285,8 @@ func (n *Node) dispatch(begun time.Time) {
 	}
 }
 
-// end finishes the items of a pipeline that was interrupted by a hook. panicked is the value with which the hook
-// panicked, or nil if none.
+// end finishes the items of a pipeline that a hook of the client has interrupted. panicked is the value with which the
+// hook panicked, or nil if it ended the goroutine.
 func (n *Node) end(items []*Item, panicked any) {
 	for _, i := range items {
 		for ; i != nil; i = i.next {
@@ -309,9 +309,9 @@ func (n *Node) collect(replied int) {
 	}
 }
 
-// next ends a pipeline and begins the next one. It returns the items to send, the stale items to drop, and the number
-// of callers that wait for the items to send. There are no items to send if the queue is empty, or if the finished
-// pipeline had stalled.
+// next ends a pipeline and begins the next one. It returns the start time of the next pipeline, its items, the stale
+// items to drop, and the number of callers of the next pipeline. There are no items if the queue is empty, or if the
+// finished pipeline was no longer counted because it had stalled.
 func (n *Node) next(begun time.Time) (next time.Time, items, stale []*Item, callers int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -320,7 +320,7 @@ func (n *Node) next(begun time.Time) (next time.Time, items, stale []*Item, call
 		return begun, nil, nil, 0
 	}
 	now := time.Now()
-	var rest []*Item // a copy, so that the memory of a long queue is freed
+	var rest []*Item // a new slice, so that the memory of a long queue is freed
 	for k, i := range n.waiting {
 		if len(items) == n.together {
 			rest = append(rest, n.waiting[k:]...)

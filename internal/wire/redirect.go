@@ -11,10 +11,11 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// This file follows the redirections of a Cluster for items that replicas must confirm. go-redis cannot do it: WAIT
-// must be in the same pipeline as the item, and pipelines to a single node do not follow redirections.
+// This file follows the redirections of a Cluster for items that replicas must confirm. go-redis cannot follow them,
+// because WAIT must be in the same pipeline as the item, and a pipeline to a single node does not follow redirections.
 
-// onMaster sends i, without the items after it, to the master that has its key, and has replicas confirm it.
+// onMaster sends i, without the items after it, to the master that has its key. It also requests the confirmation of
+// replicas, and returns the reason if they did not confirm.
 func (s *sender) onMaster(ctx context.Context, i *Item) (unconfirmed error) {
 	if s.cluster == nil {
 		i.command.SetErr(errors.New("a client of this kind cannot have replicas confirm a write"))
@@ -35,7 +36,7 @@ func (s *sender) onMaster(ctx context.Context, i *Item) (unconfirmed error) {
 	for redirects := 0; ; redirects++ {
 		pipe := server.Pipeline()
 		if redirects > 0 {
-			_ = pipe.Process(ctx, onceCmd{Cmd: redis.NewCmd(ctx, "asking")}) // has no effect if the slot has already moved
+			_ = pipe.Process(ctx, onceCmd{Cmd: redis.NewCmd(ctx, "asking")}) // no effect if the slot has already been moved
 		}
 		unconfirmed = s.exec(ctx, pipe, true, []*Item{i})
 		addr, redirected := redis.IsMovedError(i.command.Err())
@@ -54,16 +55,16 @@ func (s *sender) onMaster(ctx context.Context, i *Item) (unconfirmed error) {
 	}
 }
 
-// unlistedOptions returns options for a client of an address. They are the options of server, except for those that
-// only a node known to the Cluster client has. The Cluster client may not know the master to which a redirection
+// unlistedOptions returns options for a client that connects to addr. They are the options of server, without those
+// that only the clients of a Cluster's nodes have. The Cluster client may not know the master to which a redirection
 // points, because a master has no slots until its first slot has been moved completely. go-redis provides no client for
-// such an address, so each redirected command creates one and closes it.
+// such a master, so a client is created and closed for each redirected command.
 func unlistedOptions(server *redis.Client, addr string) *redis.Options {
 	opt := *server.Options()
 	opt.Addr, opt.NodeAddress = addr, ""
 	opt.MinIdleConns = 0
-	// In the options of an existing client, 0 means none; for a new client, 0 means the default and -1 means none.
-	opt.MaxRetries = -1 // the item is sent again
+	// In the options of an existing client, 0 means none. For a new client, 0 means the default, and -1 means none.
+	opt.MaxRetries = -1 // the item is sent again by this package
 	opt.ReadTimeout, opt.WriteTimeout = cmp.Or(opt.ReadTimeout, -1), cmp.Or(opt.WriteTimeout, -1)
 	// These two belong to the node's client.
 	opt.PushNotificationProcessor = nil

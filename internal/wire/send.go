@@ -12,41 +12,41 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// This file sends items to one server with go-redis, and stores the results.
+// This file sends items to a server with go-redis, and stores the results.
 
 const (
-	// longestRead is the longest time to wait for a reply, even if the client's read timeout is longer or unlimited.
-	// Otherwise commands to a server that hangs would occupy all connections, and no new one could be made.
+	// longestRead limits the time for which a reply is awaited if the client's read timeout is longer or unlimited.
+	// Otherwise commands to a server that hangs would occupy all connections, and no new connection could be made.
 	longestRead = 10 * time.Second
-	// shortRead is the longest read timeout of a client with which a caller may send its item in its own goroutine.
+	// shortRead is the longest read timeout of a client with which a caller may send an item in its own goroutine.
 	shortRead = longestRead / 2
 )
 
-// Replicas determines how many replicas must confirm a write. WAIT covers only earlier writes on the same connection,
-// so it is sent in the same pipeline.
+// Replicas determines how many replicas must confirm a write. The confirmation is requested with WAIT, in the same
+// pipeline, because WAIT covers only earlier writes on the same connection.
 type Replicas struct {
-	N       int           // 0 for none
-	Timeout time.Duration // whole milliseconds
+	N       int           // number of replicas; 0 if no confirmation is needed
+	Timeout time.Duration // longest time to wait for them, in whole milliseconds
 }
 
-// settings has what the servers of a client share.
+// settings contains the state that all servers of a client share.
 type settings struct {
 	client      redis.UniversalClient
-	cluster     *redis.ClusterClient // the client, nil unless it is a Cluster's
+	cluster     *redis.ClusterClient // the same client if it is for a Cluster, otherwise nil
 	replicas    Replicas
 	retries     int           // number of attempts after the first one, as configured in the client
 	read        time.Duration // read timeout, as returned by Configured
-	limits      limits        // contexts of waiting callers
-	connects    limits        // contexts of pipelines that wait for a connection
-	ownConnects limits        // contexts of callers that send their own item and wait for a connection
+	limits      limits        // contexts for callers that wait for a result
+	connects    limits        // contexts for pipelines that wait for a connection
+	ownConnects limits        // contexts for callers that send their own item and wait for a connection
 	latestReply atomic.Int64  // time of the latest reply, in Unix nanoseconds; 0 before the first reply
 }
 
 // A sender sends items to one server.
 type sender struct {
 	*settings
-	server *redis.Client // nil if only go-redis can find it
-	timed  *redis.Client // copy of server with a limited read timeout; nil if server has one itself
+	server *redis.Client // client of the server, or nil if only go-redis can find the server
+	timed  *redis.Client // copy of server with a shorter read timeout, or nil if that of server is short enough
 }
 
 // Configured returns a client's number of retries and its read timeout. The timeout is 0 if it is unknown, unlimited or
@@ -65,8 +65,8 @@ func Configured(client redis.UniversalClient) (retries int, read time.Duration) 
 	return retries, read
 }
 
-// transmit sends items and waits for the replies, which it stores in the items' commands. The error is the reason why
-// replicas did not confirm the items.
+// transmit sends items and waits for the replies. It stores them in the commands of the items. unconfirmed is the
+// reason why replicas did not confirm the items, or nil if they did or did not have to.
 func (s *sender) transmit(ctx context.Context, items []*Item) (unconfirmed error) {
 	first := items[0]
 	confirm := first.Confirm && s.replicas.N > 0
@@ -88,10 +88,10 @@ func (s *sender) transmit(ctx context.Context, items []*Item) (unconfirmed error
 	return nil
 }
 
-// limitReads limits the time for which s waits for a reply to longestRead, if the client's read timeout is longer or
-// unlimited. go-redis can make a copy of a client with another timeout. The copy shares the client's connections, but
-// not its hooks. Commands are therefore sent through the client and its hooks, and the last hook passes them on to the
-// copy.
+// limitReads limits the time for which s waits for a reply to longestRead, if the client's read timeout is long,
+// unlimited or unknown. go-redis can make a copy of a client with another timeout. The copy shares the client's
+// connections, but not its hooks. Commands are therefore sent through the client and its hooks, and the hook that runs
+// last passes them on to the copy.
 func (s *sender) limitReads() {
 	if s.server == nil || s.read > 0 {
 		return
@@ -100,7 +100,8 @@ func (s *sender) limitReads() {
 	s.server.AddHook(passOn{})
 }
 
-// passOn is the hook of a client that passes a command on to a copy of the client, if the command names one.
+// passOn is a hook of a client. If a command has a copy of the client in its field timed, passOn passes the command on
+// to this copy.
 type passOn struct{}
 
 // DialHook implements [redis.Hook].
@@ -132,8 +133,8 @@ func (passOn) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	}
 }
 
-// exec sends items in a pipeline, followed by WAIT if replicas must confirm them. WAIT proves something only about
-// items that write. After a script that wrote nothing, it confirms nothing or, since Redis 7.2, returns at once.
+// exec sends items in a pipeline, followed by WAIT if replicas must confirm them. It returns the reason why replicas
+// did not confirm them. The result of WAIT is meaningful only for items that have written something.
 func (s *sender) exec(ctx context.Context, pipe redis.Pipeliner, confirm bool, items []*Item) (unconfirmed error) {
 	for _, i := range items {
 		for ; i != nil; i = i.next {
@@ -163,14 +164,14 @@ func (s *sender) exec(ctx context.Context, pipe redis.Pipeliner, confirm bool, i
 	return Foreign(err)
 }
 
-// recently is the time for which a server that has replied is assumed to be alive.
+// recently is the time for which a server is assumed to be responsive after it has replied.
 const recently = 100 * time.Millisecond
 
 // isBounded reports whether a caller whose context cannot end may send an item in its own goroutine. That is the case
 // if a server has just replied, if there is an idle connection, and if the client's read timeout ends the attempt
-// before the deadline. (There is one exception: if another caller takes the idle connection and the server becomes slow
-// at the same moment, the call also waits for the replies that set up a new connection. Each may take as long as the
-// read timeout.)
+// before the deadline. (The attempt can nevertheless take longer, if another caller takes the idle connection and the
+// server becomes slow at the same moment. It then also waits for the replies that set up a new connection, each for up
+// to the read timeout.)
 func (s *sender) isBounded(i *Item, now time.Time) bool {
 	if s.server == nil || s.read == 0 || i.Deadline.Sub(now) <= s.read ||
 		now.UnixNano()-s.latestReply.Load() >= int64(recently) {
@@ -183,9 +184,9 @@ func (s *sender) isBounded(i *Item, now time.Time) bool {
 	return stats.IdleConns > 0
 }
 
-// send makes one attempt to run items, in one pipeline. Either all of them need confirmation or none does. A connection
-// must be available by the time connect, and l creates the context for that. Items that get a reply or must not be sent
-// again are finished. The other items are returned.
+// send makes one attempt to run items, in one pipeline. Either all of them need confirmation, or none does. connect is
+// the time by which a connection must be available, and l creates the context for this. send finishes the items that
+// get a reply or must not be sent again, and returns the other items.
 func (s *sender) send(items []*Item, connect time.Time, l *limits) (again []*Item) {
 	ctx := l.until(connect)
 	if items[0].ctx != context.Background() {
@@ -203,7 +204,7 @@ func (s *sender) send(items []*Item, connect time.Time, l *limits) (again []*Ite
 	r.Unconfirmed = s.transmit(ctx, items)
 	r.Received = time.Now()
 	for _, i := range items {
-		var head, last *Item // first and last of the items to send again
+		var head, last *Item // first and last of the items in the chain of i that are sent again
 		for next := i; next != nil; {
 			i, next = next, next.next
 			if i.next = nil; !s.handle(ctx, i, r) {
@@ -221,8 +222,8 @@ func (s *sender) send(items []*Item, connect time.Time, l *limits) (again []*Ite
 	return again
 }
 
-// handle handles the outcome of an attempt to run i. r has the fields that are the same for all items of the pipeline.
-// handle finishes i, or returns true if i must be sent again.
+// handle handles the outcome of an attempt to run i. r contains the fields that are the same for all items of the
+// pipeline. handle finishes i, or returns true if i must be sent again.
 func (s *sender) handle(within context.Context, i *Item, r Result) (again bool) {
 	r.Earlier = i.earlier
 	err := i.command.Err()
@@ -234,7 +235,7 @@ func (s *sender) handle(within context.Context, i *Item, r Result) (again bool) 
 	}
 	r.Unconfirmed = nil
 	if end := within.Err(); end != nil && errors.Is(err, end) && !errors.As(err, new(*net.OpError)) {
-		err = errNoConnection // go-redis returns the error of a context only if it did not get a connection
+		err = errNoConnection // go-redis returns the error of the context only if it has not got a connection
 	}
 	if !Unsent(err) {
 		i.earlier = err
@@ -249,7 +250,8 @@ func (s *sender) handle(within context.Context, i *Item, r Result) (again bool) 
 	return false
 }
 
-// mayRepeat stores the failure of an attempt. It reports whether the item may be sent again, and prepares it for that.
+// mayRepeat notes the failure of an attempt. It reports whether the item may be sent again, and prepares it for the
+// next attempt.
 func (s *sender) mayRepeat(i *Item, err error) bool {
 	now := time.Now()
 	isStale := i.isStale(now)
