@@ -8,11 +8,11 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// Take is the first step of the sequence. It takes numbers from a counter that exists. If the call is for no numbers,
-// Take only checks that the period is open.
+// Take is the first step of the sequence. It takes numbers from a counter that exists. For a call for 0 numbers, Take
+// only checks whether the period is open.
 func (c *Call) Take(ctx context.Context) Outcome {
 	if span := c.series.spans.latest.Load(); c.n == 1 && c.once == "" && span != nil && c.node.Waiting.Load() > 0 {
-		// The span of a waiting request is recent, because its caller has just looked at the clock.
+		// The latest span is good enough: if a request for it is waiting, its caller has just read the clock.
 		merge := wire.Merge{Name: c.counts, At: span.From}
 		item, position, err := c.series.wire.Join(ctx, c.node, merge, c.deadline)
 		if err != nil {
@@ -30,9 +30,9 @@ func (c *Call) Take(ctx context.Context) Outcome {
 }
 
 // ask sends a request for the span that the server's clock is in. If the reply shows that the clock is in another span,
-// ask tries again with that span, up to clockTries times. If the server's clock was set back to before the entered
-// period, ask waits for it, for up to catchUp. It returns the request that has the reply, which other callers may
-// share, and the caller's position in it.
+// ask tries again with that span, up to clockTries times in a row. If the server's clock was set back to before the
+// period entered, ask waits until the clock reaches that period, for up to catchUp in all. It returns the request that
+// has the reply, which may be that of another caller, and the caller's position in it.
 func (c *asker) ask(ctx context.Context, r *request) (*request, int, error) {
 	span := c.Current()
 	for tries := 0; ; r = r.again() {
@@ -59,8 +59,8 @@ func (c *asker) ask(ctx context.Context, r *request) (*request, int, error) {
 	}
 }
 
-// spanAfter returns the span for the next request, after a reply showed that the server's clock is not in the span of
-// the request.
+// spanAfter returns the span for the next request, after a reply has shown that the server's clock is not in the span
+// of the previous request.
 func (c *asker) spanAfter(r *Reply) (*Target, error) {
 	at := r.Now
 	if c.series.Seconds {
@@ -68,7 +68,7 @@ func (c *asker) spanAfter(r *Reply) (*Target, error) {
 	}
 	span := c.series.spans.at(at)
 	if span.Over && !c.reads {
-		span = c.series.spans.at(r.Now) // the next request may still arrive in time
+		span = c.series.spans.at(r.Now) // the next request may still arrive before the last day ends
 	}
 	if span.Unprintable != nil {
 		return nil, span.Unprintable
@@ -79,8 +79,8 @@ func (c *asker) spanAfter(r *Reply) (*Target, error) {
 	return span, nil
 }
 
-// send sends a request for a span, or joins a waiting request. It returns the request that has the reply, and the
-// caller's position in it.
+// send sends a request for a span, or makes the caller join a waiting request for the span. It returns the request that
+// has the reply, and the caller's position in it.
 func (c *asker) send(ctx context.Context, r *request, span *Target) (*request, int, error) {
 	c.aim(r, span)
 	item, position, err := c.series.wire.Do(ctx, c.node, &r.Item)
@@ -94,7 +94,7 @@ func (c *asker) send(ctx context.Context, r *request, span *Target) (*request, i
 	return got, position, got.err
 }
 
-// aim sets the fields of a request for a span.
+// aim prepares a request for a span.
 func (c *asker) aim(r *request, span *Target) {
 	r.server, r.typ, r.counts, r.once, r.span = c.server, c.typ, c.counts, c.once, span
 	r.Command, r.Deadline, r.Confirm, r.Script, r.Note = r, c.deadline, !r.reads, SerialScript, c.note
@@ -120,7 +120,7 @@ func (c *asker) stored(span *Target) *once {
 	return &once{s.RequestKey(c.typ, c.once), printed, s.Config.Key, s.OnceFor.Milliseconds()}
 }
 
-// again returns a copy of r that has not been sent.
+// again returns a copy of r that can be sent.
 func (r *request) again() *request {
 	a := &request{n: r.n, reads: r.reads, options: r.options, keys: r.keys}
 	if r.Merge != (wire.Merge{}) {
@@ -129,8 +129,8 @@ func (r *request) again() *request {
 	return a
 }
 
-// observe stores the events that the reply shows, for hooks. Only the first of the callers that share a reply stores a
-// new offset of the clock.
+// observe stores the events that a reply shows, for hooks. Of all callers that share a reply, only the first one stores
+// a new offset of the clock.
 func (c *asker) observe(r *request, position int) {
 	p, e := &r.reply, &c.Events
 	if p.Status == clocked && position == 0 && p.offset != p.before {
@@ -142,11 +142,11 @@ func (c *asker) observe(r *request, position int) {
 	}
 }
 
-// awaitClock waits until a server's clock that was set back reaches the entered period again. It returns false if that
-// would take too long.
+// awaitClock waits until a server's clock that was set back reaches the period entered again. It returns false without
+// waiting if that would take too long.
 func (c *asker) awaitClock(ctx context.Context, r *request) (again bool, _ error) {
 	begins := time.Unix(parseAnswer(r.reply.Detail).Period.Start, 0)
-	pause := max(begins.Sub(r.reply.Now), c.slept/8) // limits the number of attempts even if the clock stands still
+	pause := max(begins.Sub(r.reply.Now), c.slept/8) // grows, to limit the number of attempts if the clock is stopped
 	deadline, ok := ctx.Deadline()
 	if c.slept+pause > catchUp || time.Until(c.deadline) < pause || ok && time.Until(deadline) < pause {
 		return false, nil
@@ -160,7 +160,7 @@ func (c *asker) refuse(r *request) error {
 	return &Refusal{Reply: r.reply, Type: c.typ, Span: r.span, HighWater: r.highWater}
 }
 
-// outcome returns the outcome of a request for the caller at the given position.
+// outcome returns the outcome of a request for the caller at the given position. err is the error of the request.
 func (c *asker) outcome(r *request, position int, err error) Outcome {
 	if err != nil {
 		return Outcome{Err: err}
@@ -177,7 +177,7 @@ func (c *asker) outcome(r *request, position int, err error) Outcome {
 	case p.Status == Repeated:
 		a := parseAnswer(p.Detail)
 		if stored := a.Period; stored.Label == r.span.Label && stored.Start == r.span.Start && stored.End == r.span.End {
-			c.series.memory.remember(c.counts, r.span, a.Seq, &c.server.clock) // this process may have missed the first reply
+			c.series.memory.remember(c.counts, r.span, a.Seq, &c.server.clock) // the reply to the first attempt may be lost
 		}
 		return Outcome{Numbers: Numbers{r.span, a.Seq, a, p.Earlier == nil}}
 	case p.Status == missing, p.Status == Lost && c.series.Floor != nil:
@@ -188,8 +188,8 @@ func (c *asker) outcome(r *request, position int, err error) Outcome {
 	return Outcome{Err: c.refuse(r)}
 }
 
-// checkSkew returns an error if a period must not be opened because the server's clock differs from this host's by more
-// than MaxSkew.
+// checkSkew returns an error if the server's clock differs from this host's by more than MaxSkew, so that no period may
+// be opened. r is a request whose reply has the server's time.
 func (c *asker) checkSkew(r *request) error {
 	skew, p := c.series.MaxSkew, &r.reply
 	if skew < 0 || !p.Now.Before(p.Sent.Add(-skew)) && !p.Now.After(p.Received.Add(skew)) {

@@ -6,7 +6,7 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// A Gap is a range of sequences of a type and period that were not, or perhaps not, returned to a caller.
+// A Gap is a range of sequences of a type and period that were not returned to a caller, or may not have been returned.
 type Gap struct {
 	Type        string // "" if callers of several types may have shared the request
 	Span        *Target
@@ -22,21 +22,21 @@ const (
 	NotReplicated              // replicas did not confirm the numbers
 	BlockBurned                // the block of the ledger cannot be used any more
 
-	// The other causes are only possible ones: some of the numbers may have been issued.
-	AnswerLost   // a request got no reply, and its script may have run
-	Raised       // an operator raised the counter above them
-	BlockSkipped // the block of the ledger began above the counter
+	// The other causes are only possible, because some of the sequences may have been issued.
+	AnswerLost   // a request got no reply, but its script may have run
+	Raised       // an operator raised the counter above the sequences
+	BlockSkipped // a block of the ledger began above the counter
 )
 
-// gaps reports gaps. Its functions are nil if there is no hook.
+// gaps reports gaps. The functions are nil if there is no hook.
 type gaps struct {
 	report  func(Gap)
-	pending func(int) // adds to the number of reports that may still follow
+	pending func(int) // receives changes in the number of gaps that may still be reported
 	limit   int64     // largest sequence
 	probe   *Target   // span of requests that only get the server's time
 }
 
-// addPending adds n to the number of reports that may still follow.
+// addPending adds n to the number of gaps that may still be reported.
 func (g *gaps) addPending(n int) {
 	if g.pending != nil {
 		g.pending(n)
@@ -46,32 +46,33 @@ func (g *gaps) addPending(n int) {
 // skip reports the sequences from after+1 to last, if there are any. It returns the larger of after and last.
 func (g *gaps) skip(typ string, s *Target, cause Cause, after, last int64) int64 {
 	if g.report != nil && after < last {
-		// typ may share memory with a large string.
+		// typ may be part of a large string.
 		g.report(Gap{Type: strings.Clone(typ), Span: s, First: after + 1, Last: last, Cause: cause})
 	}
 	return max(after, last)
 }
 
-// lost reports the sequences that an attempt without a reply may have taken, which are any above the high-water mark.
-// There is no report for a repeatable request, whose number is stored, or for a request that only gets the server's
-// time.
+// lost reports that an attempt without a reply may have taken sequences. They can be any sequences above the high-water
+// mark. There is no report for a repeatable request, because its number is stored, or for a request that only gets the
+// server's time.
 func (g *gaps) lost(r *request) {
 	if r.n > 0 && r.once == "" && r.span != g.probe {
 		g.skip(r.typ, r.span, AnswerLost, r.highWater, g.limit)
 	}
 }
 
-// granted has the contents of a grant, for the report of the sequences that it skipped.
+// granted contains the parts of a grant that are needed to report the gaps that it causes.
 type granted struct {
-	floor  int64 // answer of the floor, 0 if it was not queried; sequences up to it count as used
+	floor  int64 // answer of the floor, or 0 if the floor was not queried; sequences up to it count as used
 	seq    int64 // operator's sequence, or 0 if none
 	after  int64 // first sequence of the block, minus 1
-	upto   int64 // last sequence of the block, 0 without a ledger
-	follow bool  // the block directly follows the previous one
-	mixed  bool  // processes without a ledger may issue numbers of the block
+	upto   int64 // last sequence of the block, or 0 if there is no block
+	follow bool  // whether the block directly follows the previous one
+	mixed  bool  // whether processes without a ledger may issue numbers of the block
 }
 
-// ended reports the sequences that a finished request skipped, and its block if that cannot be used any more.
+// ended reports the gaps of a finished request: numbers that replicas did not confirm, sequences that the grant
+// skipped, and the block of the grant if it cannot be used any more.
 func (g *gaps) ended(r *request) {
 	n := int64(r.reply.Count)
 	if r.reply.Unconfirmed != nil && r.reply.Status == Issued && r.once == "" {
@@ -93,15 +94,16 @@ func (g *gaps) ended(r *request) {
 	}
 }
 
-// burn reports the block of a request as a gap, if it has one and no caller can have its numbers.
+// burn reports the block of a request as a gap, unless the request has no block or other processes may issue its
+// numbers.
 func (g *gaps) burn(r *request) {
 	if contents := &r.granted; !contents.mixed {
 		g.skip(r.typ, r.span, BlockBurned, contents.after, contents.upto)
 	}
 }
 
-// isRefused reports whether the reply shows that the block was not installed and that no process with other settings
-// can issue its numbers.
+// isRefused reports whether the reply shows that the block was not installed and that no process without a ledger can
+// issue its numbers.
 func (r *request) isRefused() bool {
 	switch p := &r.reply; p.Status {
 	case Issued, Conflict, Calendar, OtherPrint, Lost, clocked: // after clocked, install sends the block again

@@ -10,15 +10,15 @@ import (
 )
 
 // Lock is the second step of the sequence. It makes one attempt to get the lock. The next step is Wait if another
-// process holds the lock, and Again if another caller of this process has opened the period in the meantime. If lock
-// servers fail, the next step is Wait, too: they may recover, and the counter may exist by then. Wait fails when there
-// is no time left for another attempt.
+// process holds the lock. It is Again if another caller of this process was already opening the period, and has
+// finished. The next step is also Wait if lock servers fail, because they may recover, and the counter may exist by
+// then. Wait fails when there is no time left for another attempt.
 //
-// If there is a floor or a ledger, the counter is checked again by a request that is sent with the lock's command. If
-// this request gets numbers, the call is finished and needs no lock.
+// If there is a floor or a ledger, Lock checks the counter again, with a request that is sent together with the lock's
+// command. If this request gets numbers, the call is finished and needs no lock.
 //
-// If periods last a second, Lock returns Locked without a lock. A second is too short for one, and opening is safe
-// without it.
+// If periods last a second, Lock returns Locked without a lock, because a second is too short to get one. Opening a
+// period is safe without the lock.
 func (c *Call) Lock(ctx context.Context, locks Locks, out Outcome) Outcome {
 	span := out.found.span
 	if c.series.Calendar.Unit == calendar.Second {
@@ -60,12 +60,12 @@ func afterLock(err error) Outcome {
 	return Outcome{Err: err}
 }
 
-// checksTwice reports whether the counter must be checked again under the lock, so that a floor or a ledger is not
-// queried unnecessarily.
+// checksTwice reports whether the counter has to be checked again under the lock, so that a floor or a ledger is not
+// called unnecessarily.
 func (c *asker) checksTwice() bool { return c.series.Floor != nil || c.series.Reserve != nil }
 
-// checkOutcome returns the outcome of a check that was sent with the lock's command. Unless the next step is Missing,
-// checkOutcome releases the lock, because it is not needed.
+// checkOutcome waits for the check that was sent with the lock's command, and returns its outcome. Unless the next step
+// is Missing, checkOutcome releases the lock, because the lock is not needed.
 func (c *Call) checkOutcome(ctx context.Context, check *request, lock Lock) Outcome {
 	var out Outcome
 	if err := check.Wait(ctx); err != nil {
@@ -80,19 +80,19 @@ func (c *Call) checkOutcome(ctx context.Context, check *request, lock Lock) Outc
 	return out
 }
 
-// Open is the third step of the sequence. It opens the period, or has a block reserved. The next step is Wait if the
-// period must be checked again, because its state has changed or the lock has expired.
+// Open is the third step of the sequence. It opens the period, or installs a new block of the ledger. The next step is
+// Wait if the state of the period has changed or the lock has expired, so that the call must begin again.
 //
 // If ctx ends, Open returns, but the opening continues in the background until shortly before the lock expires.
-// Otherwise the lock would stay held, and other callers would have to wait. Only a pending query to the floor is
-// canceled. The script that opens the period also releases the lock.
+// Otherwise the lock would stay held, and other callers would have to wait until it expires. Only a pending query to
+// the floor is canceled. The script that opens the period also releases the lock.
 func (c *Call) Open(ctx context.Context, out Outcome) Outcome {
 	o := &opening{Call: c.detach(out), caller: ctx, Outcome: out}
 	return c.await(ctx, o)
 }
 
-// detach returns a copy of the call for an opening that may continue without its caller, until shortly before the lock
-// of out expires. The call's flight becomes the copy's.
+// detach returns a copy of the call for an opening that may continue without its caller. The deadline of the copy is
+// shortly before the lock in out expires. The call's flight is moved to the copy.
 func (c *Call) detach(out Outcome) *Call {
 	d := *c
 	d.deadline, d.endless = time.Now().Add(LockExpiry-margin), true
@@ -103,7 +103,8 @@ func (c *Call) detach(out Outcome) *Call {
 	return &d
 }
 
-// await runs an opening. If ctx ends or the deadline passes, await returns and the opening continues.
+// await runs an opening. If ctx ends or the call's deadline passes, await returns, and the opening continues in the
+// background.
 func (c *Call) await(ctx context.Context, o *opening) Outcome {
 	within, cancel := context.WithDeadline(ctx, c.deadline)
 	defer cancel()
@@ -129,7 +130,7 @@ func (c *Call) await(ctx context.Context, o *opening) Outcome {
 	return out
 }
 
-// run opens the period under the lock. ctx has the caller's values and never ends.
+// run performs the opening. ctx has the values of the caller's context, but never ends.
 func (o *opening) run(ctx context.Context) (out Outcome) {
 	released := false
 	defer func() {
@@ -164,7 +165,7 @@ func (o *opening) run(ctx context.Context) (out Outcome) {
 	return o.opened(r, err)
 }
 
-// opened returns the outcome of an installation.
+// opened returns the outcome of an installation. r is its request, and err the error of the request.
 func (o *opening) opened(r *request, err error) Outcome {
 	closed := o.found.reply.Closed || o.found.reply.Lost
 	if err == nil && r.reply.Status == Issued && r.reply.Opened && closed {
@@ -176,13 +177,13 @@ func (o *opening) opened(r *request, err error) Outcome {
 	return o.outcome(r, 0, err)
 }
 
-// install sends a grant for the period that was found. With a ledger, it first has a block reserved. If the clock has
-// moved to another span of the same period, install sends the same grant again for that span.
+// install sends a grant for the period of o.found. With a ledger, it first has a block reserved. If the clock has
+// reached another span of the same period, install sends the same grant again for that span.
 func (o *opening) install(ctx context.Context) (*request, error) {
 	found, contents := &o.found.reply.Found, granted{floor: o.floor, seq: o.seq}
 	checked := o.found.reply.Now
 	lease := LockExpiry
-	if o.lock != nil { // the grant expires before the lock, which is held for at least LockExpiry from since on
+	if o.lock != nil { // the grant must expire before the lock, which is held for at least LockExpiry after o.since
 		lease -= max(0, o.found.reply.Received.Sub(o.since))
 	}
 	g := &grant{Checked: checked.UnixMilli(), Lease: lease.Milliseconds(), Base: o.series.Base}
@@ -206,7 +207,7 @@ func (o *opening) install(ctx context.Context) (*request, error) {
 		r := &request{n: o.n, options: &options{All: true, Grant: g, Purpose: o.purpose, Seq: o.seq}, granted: contents}
 		if g.Block != nil {
 			r.Repeat = wire.IfProven
-		} else if o.purpose == "" { // raising to an operator's sequence twice has no further effect
+		} else if o.purpose == "" { // raising a counter to an operator's sequence twice has no further effect
 			r.Repeat = wire.IfUnsent
 		}
 		if o.lock != nil && o.lock.Content() != "" {

@@ -9,25 +9,26 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// SharedType is the type that all types count as if they share a series. It is not a valid type, because no type
-// contains an asterisk.
+// SharedType replaces the type in keys if all types share a series. No type contains an asterisk, so SharedType cannot
+// be the type of a call.
 const SharedType = "*"
 
-// OtherType is the content that scripts report for a key whose value is not a string, but a list, for example.
+// OtherType is what scripts report as the content of a key that has the wrong type, such as a list.
 const OtherType = "another type of key"
 
 // version is part of every period in a record. A process of release 0.5.0 takes it for part of the calendar's name, and
 // therefore refuses the series.
 const version = " 0.6"
 
-// keys returns the Redis keys of one prefix. All keys of a type have the same hash tag, so they are in one Cluster
-// slot.
+// keys returns the Redis keys of one prefix. All keys of a series have the same hash tag, so they are in the same
+// Cluster slot.
 type keys struct {
 	prefix string
-	shared bool // all types share one series
+	shared bool // whether all types share one series
 }
 
-// countedAs returns the type that a type counts as: itself, or [SharedType].
+// countedAs returns the type in the keys of a type's series: the type itself, or [SharedType] if all types share a
+// series.
 func (k keys) countedAs(typ string) string {
 	if k.shared {
 		return SharedType
@@ -44,28 +45,28 @@ func (k keys) RequestKey(typ, id string) string { return k.RecordKey(typ) + ":on
 func (k keys) counter(typ, label string) string { return k.RecordKey(typ) + ":" + label }
 func (k keys) lock(typ, label string) string    { return k.counter(typ, label) + ":lock" }
 
-// A Recorded is a period as a record describes it.
+// A Recorded is a period as it is stored in a record.
 type Recorded struct {
 	calendar.Period
-	Calendar string // name of the calendar of its series; "" if the record cannot be read
-	Ledger   bool   // its numbers are reserved in a ledger
+	Calendar string // name of the calendar of the series, or "" if the record cannot be parsed
+	Ledger   bool   // whether the numbers of the period are reserved in a ledger
 }
 
 // An Answer is the stored answer to a request. If Text cannot be parsed, the other fields are zero.
 type Answer struct {
 	Text    string
 	Period  Recorded
-	Printed string // date and template, quoted; with a shared counter, followed by the quoted type
-	Key     string // fingerprint of the key that hides the sequence, or "plain"
+	Printed string // quoted date and template, followed by the quoted type if all types share a series
+	Key     string // fingerprint of the key that hides the sequence, or "plain" if it is not hidden
 	Seq     int64
 }
 
-// recorded matches a period in the form of the record, optionally followed by the rest of an answer.
+// recorded matches a period in the form of a record, which may be followed by the rest of an answer.
 var recorded = regexp.MustCompile(`(?s)^(\S+) (-?\d{1,18}) (-?\d{1,18})(?: ([^#"]+) #[0-9a-f]+( ledger)?)?` +
 	`(?: (".*") (\d{1,18}) ([0-9a-z]+))?$`)
 
-// parseAnswer parses 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY' or only a period. Up to 18 digits are accepted, because
-// they fit into an int64.
+// parseAnswer parses 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY' or only a period. It accepts integers of up to 18 digits,
+// which fit into an int64.
 func parseAnswer(text string) *Answer {
 	a := &Answer{Text: text}
 	if m := recorded.FindStringSubmatch(text); m != nil {
@@ -78,5 +79,5 @@ func parseAnswer(text string) *Answer {
 	return a
 }
 
-// bounds returns a period without its settings, in the form of the record's field ahead.
+// bounds returns a period in the form of the record's field ahead, which contains no settings.
 func bounds(label string, start, end int64) string { return fmt.Sprintf("%s %d %d", label, start, end) }

@@ -8,9 +8,9 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// Prepare opens the period after the current one, which must be open. The next step is Again if the current period has
-// changed in the meantime, because the new one must be opened first. Prepare does not open a period after the last day
-// on which numbers are issued.
+// Prepare opens the period after the current one. The current period must be open. If another period has become the
+// current one in the meantime, the next step is Again, because that period must be opened first. Prepare does not open
+// a period that begins after the last day on which numbers are issued.
 func (c *Call) Prepare(ctx context.Context, locks Locks) (out Outcome) {
 	c.n = 0
 	if c.series.Calendar.Unit == calendar.Never {
@@ -18,7 +18,7 @@ func (c *Call) Prepare(ctx context.Context, locks Locks) (out Outcome) {
 	}
 	compared := c.series.MaxSkew < 0
 	var floor *int64
-	var locked *opening // opening that has the lock of the next period
+	var locked *opening // opening that holds the lock of the next period, or nil
 	begun := c.Current().Start
 	for {
 		current := c.Current()
@@ -49,7 +49,7 @@ func (c *Call) Prepare(ctx context.Context, locks Locks) (out Outcome) {
 			if c.series.Floor == nil || floor != nil {
 				continue
 			}
-			if locked == nil { // then check again, because another process may have opened the period
+			if locked == nil { // get the lock, and check again, because another process may have opened the period
 				if locked, out = c.lockNext(ctx, locks, upcoming); locked == nil {
 					return out
 				}
@@ -72,8 +72,9 @@ func (c *Call) Prepare(ctx context.Context, locks Locks) (out Outcome) {
 	}
 }
 
-// newPrepare returns the request that opens the period after the current one, and that period. floor is the answer of
-// the floor, nil if it was not queried. The start applies only if the floor has found no number.
+// newPrepare returns a request that opens the period after the current one, and the first span of that period. floor is the
+// answer of the floor, or nil if the floor was not queried. If the floor has returned a sequence below the first one of the
+// configuration, the period had a lower start, and the Base of the request is 0.
 func (c *asker) newPrepare(current *Target, floor *int64, compared bool) (*request, *Target) {
 	s := c.series
 	upcoming := s.spans.make(time.Unix(current.End, 0))
@@ -90,9 +91,9 @@ func (c *asker) newPrepare(current *Target, floor *int64, compared bool) (*reque
 	return r, upcoming
 }
 
-// lockNext makes one attempt to get the lock of a period that has not begun, so that only one process queries its
-// floor. The answer of the floor stays valid after the lock has expired, because nothing has been issued in the period
-// and its counter is never lowered.
+// lockNext makes one attempt to get the lock of a period that has not begun, so that only one process queries the floor
+// for this period. The answer of the floor is still valid after the lock has expired, because no number is issued
+// before the period begins, and its counter is never lowered.
 func (c *Call) lockNext(ctx context.Context, locks Locks, upcoming *Target) (*opening, Outcome) {
 	since := time.Now()
 	if c.note == nil {

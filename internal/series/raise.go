@@ -7,7 +7,7 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// ErrReserved is matched by every refusal that is due to the series having a ledger and the caller none.
+// ErrReserved is matched by the error for a series that has a ledger, if the Generator has none.
 var ErrReserved = errors.New("reserved in a ledger")
 
 // These are the possible purposes of [Call.Raise].
@@ -16,9 +16,10 @@ const (
 	ForTakeover = "takeover"
 )
 
-// Raise raises the counter of the current period to seq, for an operator. A takeover also makes this process's settings
-// those of the series. If keep is true and this process has no ledger, Raise refuses a series that has one. If ctx ends
-// after the state of the period is known, Raise returns and the opening continues in the background.
+// Raise raises the counter of the current period to seq, for an operator. If purpose is [ForTakeover], it also changes
+// the settings of the series to those of this process. If keep is true and this process has no ledger, Raise refuses a
+// series that has a ledger. If ctx ends while the counter is being raised, Raise returns, but the operation continues
+// in the background.
 func (c *Call) Raise(ctx context.Context, purpose string, seq int64, keep bool) error {
 	c.n = 0
 	for {

@@ -2,12 +2,11 @@ package series
 
 import "context"
 
-// Counters has the first and the last sequence of each requested period, beginning with the current one. A last
-// sequence is 0 if none was issued, and -1 if the counter does not exist or contains no sequence.
+// Counters contains the first and the last sequence of each requested period, beginning with the current one.
 type Counters struct {
 	Span  *Target // current span
-	First []int64 // first sequence of each period, 0 if Redis does not know it
-	Last  []int64
+	First []int64 // first sequence of each period, or 0 if Redis does not know it
+	Last  []int64 // last sequence issued, 0 if none was issued, or -1 if there is no counter with a valid sequence
 }
 
 // History returns the sequences of the current period and of the periods with the given labels. It writes nothing. If
@@ -20,7 +19,7 @@ func (c *asker) History(ctx context.Context, labels ...string) (Counters, error)
 	}
 	got, _, err := c.ask(ctx, r)
 	counters := Counters{Span: got.span}
-	if err != nil { // if the caller has left, got may still change
+	if err != nil { // got must not be read, because it may still change if ctx has ended
 		return counters, err
 	}
 	if got.reply.Status != Issued {

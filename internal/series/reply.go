@@ -13,47 +13,46 @@ const (
 	Issued     Status = "issued"    // Last, Count
 	Repeated   Status = "once"      // Detail: the stored answer
 	Lost       Status = "lost"      // Found; Detail: content of a counter that only a floor or an operator can repair
-	Exhausted  Status = "exhausted" // Detail: the last sequence used
-	Future     Status = "future"    // Detail: the entered period, which begins after the server's time
-	Conflict   Status = "conflict"  // Detail: a period with another time zone, day start or ledger
-	Calendar   Status = "calendar"  // Detail: a period of the calendar that the series uses
+	Exhausted  Status = "exhausted" // Detail: last sequence used
+	Future     Status = "future"    // Detail: period entered, which begins after the server's time
+	Conflict   Status = "conflict"  // Detail: period with another time zone, day start or ledger
+	Calendar   Status = "calendar"  // Detail: period of the calendar that the series uses, or OtherType
 	OtherPrint Status = "print"     // Detail: label of the period after which the print mark may change
 	Unknown    Status = "unknown"   // Detail: reply of INFO without a master's replication ID
 
-	// This package sets these without a script's reply.
+	// No script replies with these. This package sets them.
 	Skewed      Status = "skewed"      // the server's clock differs too much from this host's
-	Unsteady    Status = "unsteady"    // the server's clock does not stay in one period
+	Unsteady    Status = "unsteady"    // the server's clock keeps jumping out of the span of the request
 	Unconfirmed Status = "unconfirmed" // replicas did not confirm the number
 	Over        Status = "over"        // the last day on which numbers are issued has ended
 
-	// The outcome of a call never has these.
+	// These never end a call.
 	missing Status = "missing" // Found: a grant is needed
 	stale   Status = "stale"   // Found.Mixed: the grant is no longer valid
 	clocked Status = "clock"   // the server's clock is not in the span
-
 )
 
-// issues has the statuses of scripts that become [Issued].
+// issues contains the statuses of scripts that become [Issued].
 var issues = map[Status]bool{"part": true, "raised": true, "there": true}
 
-// A Reply is the reply to a request, as described at the top of the scripts.
+// A Reply is the reply to a request. The comments at the top of the scripts describe the fields.
 type Reply struct {
 	Status   Status    `json:"status"`
-	Detail   string    `json:"text"`        // see Status
-	Last     int64     `json:"last,string"` // last sequence issued, or the position of the counter
-	Count    int       `json:"count"`       // count of sequences issued, fewer than requested if there are no more
-	Found              // set for missing and Lost
-	Opened   bool      `json:"-"`           // a grant opened the period or raised its counter
-	From     int64     `json:"from,string"` // with Opened: previous position of the counter, -1 if it was lost
-	Upto     int64     `json:"upto,string"` // with Opened: last sequence that was skipped, or 0 if none
+	Detail   string    `json:"text"`        // detail that depends on Status
+	Last     int64     `json:"last,string"` // last sequence issued in the period, or -1 if it is unknown
+	Count    int       `json:"count"`       // number of sequences issued, which may be smaller than requested
+	Found              // state of the period, set for missing and Lost
+	Opened   bool      `json:"-"`           // whether a grant opened the period or raised its counter
+	From     int64     `json:"from,string"` // with Opened: sequence before the skipped ones, or -1 if the counter was lost
+	Upto     int64     `json:"upto,string"` // with Opened: last sequence that was skipped, or 0 if none was
 	Seconds  int64     `json:"seconds"`     // time by the server's clock
 	Micros   int64     `json:"micros"`
-	Now      time.Time `json:"-"` // Seconds and Micros; zero if the reply does not contain them
-	Counters []int64   `json:"-"` // of read.lua: first and last sequence of each period
+	Now      time.Time `json:"-"` // time of Seconds and Micros, or zero if the reply does not contain them
+	Counters []int64   `json:"-"` // only from read.lua: first and last sequence of each period
 
 	Sent, Received time.Time     `json:"-"` // times before and after the round trip, by this host's clock
-	Earlier        error         `json:"-"` // failure of an earlier attempt, which may have run too; nil for none
-	Unconfirmed    error         `json:"-"` // why replicas did not confirm the numbers; nil if they did or did not have to
+	Earlier        error         `json:"-"` // failure of an earlier attempt that may have run, too; nil if none
+	Unconfirmed    error         `json:"-"` // reason why replicas did not confirm the numbers, or nil
 	offset, before time.Duration // new and previous offset of the server's clock; 0 if Now is zero
 }
 
@@ -62,14 +61,14 @@ type Reply struct {
 type Found struct {
 	Entered string `json:"entered"`        // period entered, "" if none
 	ID      string `json:"id"`             // replication ID of the server
-	Ceiling int64  `json:"ceiling,string"` // last sequence reserved for the period entered, -1 if none
+	Ceiling int64  `json:"ceiling,string"` // last sequence reserved for the period entered, or -1 if none
 	Above   int64  `json:"above,string"`   // sequence above which a block must lie
-	Exists  bool   `json:"exists"`         // the counter exists
-	Starts  bool   `json:"starts"`         // a block must also lie above the caller's Base
-	Lost    bool   `json:"lost"`           // the counter existed once
-	Mixed   bool   `json:"mixed"`          // processes without a ledger may issue numbers in the period
-	Intact  bool   `json:"intact"`         // the counter is unchanged since the last number was issued with a ledger
-	Closed  bool   `json:"closed"`         // the period must be opened or entered
+	Exists  bool   `json:"exists"`         // whether the counter exists
+	Starts  bool   `json:"starts"`         // whether a block must also lie above the caller's Base
+	Lost    bool   `json:"lost"`           // whether the counter once existed, and is now missing or too low
+	Mixed   bool   `json:"mixed"`          // whether processes without a ledger may issue numbers in the period
+	Intact  bool   `json:"intact"`         // whether the counter is unchanged since the ledger's last number was issued
+	Closed  bool   `json:"closed"`         // whether the period must be opened or entered
 }
 
 // digest parses a script's reply to a request for n numbers.
@@ -95,8 +94,8 @@ func digest(value any, n int) (Reply, error) {
 	return Reply{}, fmt.Errorf("serial: unexpected script reply %v (%T); is a proxy in the way?", value, value)
 }
 
-// decode parses a JSON object. Status is "" if the text is not a reply. It is not part of digest because r is allocated
-// on the heap.
+// decode parses a reply that is a JSON object. The Status is "" if text is not such a reply. r is allocated on the
+// heap, so decode is not part of digest, which would then always allocate.
 func decode(text string) (r Reply) {
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return Reply{}
@@ -108,9 +107,9 @@ func decode(text string) (r Reply) {
 	return r
 }
 
-// A Refusal is the reason why no numbers were issued. It is data that the root package puts into words.
+// A Refusal is the reason why no numbers were issued. It contains only data. The root package formats the message.
 type Refusal struct {
-	Reply     // Status is the reason
+	Reply     // reply whose Status is the reason
 	Type      string
 	Span      *Target
 	HighWater int64 // largest sequence that this process has returned in the period, or 0 if none

@@ -11,23 +11,23 @@ import (
 type request struct {
 	wire.Item
 	server  *server
-	typ     string // type for reports, "" if callers of several types may share the request
-	counts  string // type that it counts as; see keys.countedAs
+	typ     string // type in reports, or "" if callers of several types may share the request
+	counts  string // type in the keys of the series; see keys.countedAs
 	span    *Target
-	n       int      // number of sequences; before Arguments, only if callers cannot share the request
-	once    string   // ID of a repeatable request, or "" if none
-	options *options // nil for the usual take
+	n       int      // number of sequences; if callers may share the request, it is set by Arguments
+	once    string   // ID of a repeatable request, or ""
+	options *options // rare arguments, or nil for a usual take
 	keys    []any    // additional keys
-	stored  *once    // how the number is stored, so that the request can be repeated; nil for none
-	reads   bool     // the request only reads
-	granted granted  // contents of the grant
+	stored  *once    // contents of the stored answer, or nil if the request is not repeatable
+	reads   bool     // whether the request only reads
+	granted granted  // parts of the grant, for reports
 
 	highWater int64 // high-water mark that was sent
-	reply     Reply // set by Done
-	err       error // set by Done: a failure, or the reason why replicas did not confirm the numbers
+	reply     Reply // reply, set by Done
+	err       error // failure, or refusal because replicas did not confirm the numbers; set by Done
 }
 
-// options are the rarely used arguments of a request, which are sent as JSON. The head of serial.lua describes them.
+// options are rare arguments of a request, which are sent as JSON. The comment at the top of serial.lua describes them.
 type options struct {
 	All     bool   `json:"all,omitempty"`
 	Far     bool   `json:"far,omitempty"`
@@ -40,7 +40,7 @@ type options struct {
 }
 
 type once struct {
-	at      any    // key
+	at      any    // Redis key of the stored answer
 	Printed string `json:"printed"`
 	Key     string `json:"key"`
 	Life    int64  `json:"life"` // milliseconds
@@ -60,7 +60,7 @@ type grant struct {
 	Base    int64     `json:"base"`
 	Floor   *int64    `json:"floor,omitempty"`
 	Lock    string    `json:"lock,omitempty"`
-	Block   *[2]int64 `json:"block,omitempty"` // after, upto
+	Block   *[2]int64 `json:"block,omitempty"` // first sequence minus 1, and last sequence
 	Entered string    `json:"entered"`
 	Ceiling int64     `json:"ceiling"`
 	ID      string    `json:"id"`
@@ -116,7 +116,8 @@ func (r *request) encode(far bool) any {
 	return "a"
 }
 
-// Done implements [wire.Command]. It parses the reply and updates what this process knows of the server and the type.
+// Done implements [wire.Command]. It parses the reply, updates the server's clock and the high-water mark, and reports
+// gaps.
 func (r *request) Done() {
 	s, in := r.server, &r.Result
 	if in.Err != nil {
@@ -130,7 +131,7 @@ func (r *request) Done() {
 		r.Lost(r.err)
 		return
 	}
-	if r.reply.Status == Issued || r.reply.Status == Repeated { // otherwise the caller gets no number
+	if r.reply.Status == Issued || r.reply.Status == Repeated { // otherwise there is no number to confirm
 		r.reply.Unconfirmed = in.Unconfirmed
 	}
 	r.reply.offset, r.reply.before = s.clock.learn(r.reply.Now, in.Sent, in.Received)
@@ -145,8 +146,8 @@ func (r *request) Done() {
 	}
 }
 
-// share returns the sequences of the caller at the given position. It returns false if earlier callers got the last
-// ones.
+// share returns the first and the last sequence of the caller at the given position. It returns false if there are none
+// left for the caller.
 func (r *request) share(position int) (first, last int64, ok bool) {
 	if r.reply.Status != Issued || r.reply.Count == 0 || position >= r.reply.Count {
 		return 0, 0, false
@@ -158,14 +159,14 @@ func (r *request) share(position int) (first, last int64, ok bool) {
 	return last, last, true
 }
 
-// Lost implements [wire.Command]. It reports the numbers that an attempt without a reply may have taken.
+// Lost implements [wire.Command]. It reports that an attempt without a reply may have taken numbers.
 func (r *request) Lost(error) { r.server.gaps.lost(r) }
 
-// Leave implements [wire.Command]. It adds one to the number of reports that may follow, because Left may report a gap.
+// Leave implements [wire.Command]. It adds 1 to the number of gaps that may be reported, because Left may report one.
 func (r *request) Leave() { r.server.gaps.addPending(1) }
 
-// Left implements [wire.Command]. It reports the sequences that were meant for the caller at the given position, which
-// has left.
+// Left implements [wire.Command]. It reports the sequences of the caller at the given position as a gap, because the
+// caller has left.
 func (r *request) Left(position int) {
 	g := &r.server.gaps
 	defer g.addPending(-1)

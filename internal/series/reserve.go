@@ -10,8 +10,8 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// ErrLedger and ErrFloor are matched by every error of a ledger or a floor, so that a log can contain the kind of the
-// error without its text.
+// Every error of a ledger matches ErrLedger, and every error of a floor matches ErrFloor. So a log can contain the kind
+// of the error without its text.
 var (
 	ErrLedger = errors.New("the ledger")
 	ErrFloor  = errors.New("the floor")
@@ -20,17 +20,17 @@ var (
 // An opening creates a counter, raises it, or installs a block.
 type opening struct {
 	*Call
-	Outcome                 // the reply that made it necessary, and the lock
-	caller  context.Context // the caller's context, for the query to the floor
-	purpose string          // purpose of an operator's request, or "" if none
+	Outcome                 // request that made the opening necessary, and the lock
+	caller  context.Context // context of the caller, for the query to the floor
+	purpose string          // purpose of an operator's request, or ""
 	seq     int64           // operator's sequence, or 0 if none
-	floor   int64           // answer of the floor, 0 if it was not queried
-	kept    bool            // the lock must not be released, because the request that opens the period got no reply
+	floor   int64           // answer of the floor, or 0 if the floor was not queried
+	kept    bool            // whether the lock must expire, because the request that opens the period got no reply
 }
 
-// reserve has the ledger reserve the block of a grant. The block begins above every sequence of the period that may
-// have been used. Sequences that an operator skips become part of the block. So the ledger's answer shows which of them
-// had been reserved before, and no other caller gets them.
+// reserve has the ledger reserve a block, and adds the block to a grant and its contents. The block begins above every
+// sequence of the period that may have been used. Sequences that an operator skips become part of the block. So no
+// other caller gets them, and the ledger's answer shows which of them had been reserved before.
 func (o *opening) reserve(ctx context.Context, g *grant, contents *granted) error {
 	found, s := &o.found.reply.Found, o.series
 	above := max(found.Above, o.floor)
@@ -39,7 +39,7 @@ func (o *opening) reserve(ctx context.Context, g *grant, contents *granted) erro
 	}
 	from := max(above, o.seq)
 	if from >= MaxSeq && o.purpose == "" {
-		full := Reply{Status: Exhausted, Detail: strconv.FormatInt(from, 10)} // the counter was not written by this package
+		full := Reply{Status: Exhausted, Detail: strconv.FormatInt(from, 10)} // this package did not write the counter
 		return &Refusal{Reply: full, Type: o.typ, Span: o.found.span}
 	}
 	above, from = min(above, MaxSeq), min(from, MaxSeq)
@@ -55,8 +55,8 @@ func (o *opening) reserve(ctx context.Context, g *grant, contents *granted) erro
 	return nil
 }
 
-// callLedger has the ledger reserve size sequences above a given one, and returns the first of them minus 1. If the
-// ledger answers too late, the block is reported as a gap.
+// callLedger has the ledger reserve size sequences that are larger than above, and returns the first of them minus 1.
+// If the ledger answers too late, the block is reported as a gap.
 func (o *opening) callLedger(ctx context.Context, above, size int64) (int64, error) {
 	s, span := o.series, o.found.span
 	largest := int64(MaxSeq) - size
@@ -81,7 +81,7 @@ func (o *opening) callLedger(ctx context.Context, above, size int64) (int64, err
 	return after, nil
 }
 
-// queryFloor queries the floor.
+// queryFloor returns the answer of the floor for the period of a span.
 func (o *opening) queryFloor(ctx context.Context, span *Target) (int64, error) {
 	s := o.series
 	start := time.Unix(span.Start, 0).In(s.Calendar.Location)

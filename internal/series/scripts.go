@@ -11,15 +11,15 @@ import (
 var lua embed.FS
 
 var (
-	// SerialScript takes numbers and opens periods. It is exported for tests that count or delay its commands.
+	// SerialScript takes numbers and opens periods. It is exported for tests that count or delay it.
 	SerialScript = wire.NewScript(source("serial"))
 	readScript   = wire.NewScript(source("read"))
 )
 
 var include = regexp.MustCompile(`(?m)^ *--include (\w+)\r?$`)
 
-// source returns the contents of a file in the folder lua. Each line "--include NAME" is replaced by the contents of
-// that file.
+// source returns the text of a script in the folder lua. It replaces each line "--include NAME" by the text of the
+// script NAME.
 func source(name string) string {
 	text, err := lua.ReadFile("lua/" + name + ".lua")
 	if err != nil {

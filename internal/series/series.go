@@ -1,7 +1,7 @@
-// Package series implements the four steps of the published sequence, the blocks of a ledger, and an operator's
-// requests. Only this package knows the Redis keys, the fields of the record, and the arguments of the scripts in lua.
-// It does not know how a number is printed or what the lock is made of. Callers pass and receive labels, sequences and
-// time spans. A refusal is returned as data, and the caller formats the message.
+// Package series implements the four steps of a call for numbers, the blocks of a ledger, and the requests of an
+// operator. It is the only package that uses the Redis keys, the fields of the record, and the arguments of the scripts
+// in lua. It prints no numbers, and it does not implement the lock. Callers pass and receive labels, sequences and
+// spans. A refusal is returned as data, and the caller formats the message.
 package series
 
 import (
@@ -24,12 +24,13 @@ const (
 	// digits.
 	MaxSeq = 1e15 - 1
 
-	// LockExpiry is the expiry of the lock, and so the longest time for which a crashed holder delays other callers.
+	// LockExpiry is the expiry of the lock. A caller that crashes while it holds the lock delays other callers by at most
+	// this time.
 	LockExpiry = 8 * time.Second
 
 	longest    = 30 * time.Second // longest duration of a call whose context has no deadline
 	margin     = time.Second      // time between the end of an opening and the expiry of its lock
-	clockTries = 10               // number of consecutive replies from outside the span after which a call fails
+	clockTries = 10               // how often in a row a request is sent again because the clock is in another span
 )
 
 // A Config configures a [Series]. Its functions must be safe for concurrent use.
@@ -37,32 +38,32 @@ type Config struct {
 	Client    redis.UniversalClient
 	Replicas  wire.Replicas
 	Prefix    string // prefix of every key
-	Shared    bool   // all types share one series
+	Shared    bool   // whether all types share one series
 	Calendar  calendar.Calendar
-	Counts    string // name of the calendar that the series uses
+	Counts    string // name of the calendar, as it is stored in the record
 	PrintMark string // print mark of every period, in hexadecimal
 	Base      int64  // first sequence of a period, minus 1
 	Limit     int64  // largest sequence
 	Largest   int64  // largest sequence that a floor may return, if it is larger than Limit
-	Until     int64  // instant after which no number is issued, in Unix seconds; 0 for none
-	Seconds   bool   // a period or a span lasts one second
+	Until     int64  // instant from which no number is issued, in Unix seconds, or 0 if there is none
+	Seconds   bool   // whether spans last one second
 	MaxSkew   time.Duration
 	Retention int           // number of periods for which a counter is kept after its own
 	Template  string        // template, which is stored with the answer to a request
-	Key       string        // fingerprint of the key that hides sequences, or "plain"; stored in the same way
+	Key       string        // fingerprint of the key that hides sequences, or "plain"; stored with the answer, too
 	OnceFor   time.Duration // time for which the answer to a request is stored
 
 	// SpanAt returns the span that contains an instant, and an error if its numbers cannot be printed.
 	SpanAt func(time.Time) (calendar.Span, error)
-	// Floor returns the highest sequence that may have been used. The field may be nil.
+	// Floor returns the largest sequence that may have been used. The field is nil if there is no floor.
 	Floor func(ctx context.Context, typ string, start time.Time) (int64, error)
-	// Reserve reserves n sequences in a ledger. All of them are above the sequence above, and the result is the first of
-	// them minus 1. The field may be nil.
+	// Reserve reserves n consecutive sequences in a ledger. All of them are larger than above, and after is the first of
+	// them minus 1. The field is nil if there is no ledger.
 	Reserve func(ctx context.Context, typ, label string, above, n int64) (after int64, err error)
 	Block   int64 // number of sequences that are reserved at once
 
-	// Explain receives every gap. Pending receives each change in the number of gaps that may still be reported. Both
-	// may be nil.
+	// Explain receives every gap. Pending receives each change in the number of gaps that may still be reported. Both are
+	// nil if there is no hook.
 	Explain func(Gap)
 	Pending func(int)
 }
@@ -77,10 +78,10 @@ type Series struct {
 	limit   any   // Limit as an argument
 	skew    int64 // MaxSkew in microseconds
 	wire    *wire.Client
-	flights sync.Map // current openings in this process, *flight by flightKey
+	flights sync.Map // flights of this process that have not ended, *flight by flightKey
 }
 
-// A server has what this process knows of one Redis server.
+// A server is the state of one Redis server in this process.
 type server struct {
 	*Series
 	clock clock
@@ -99,18 +100,17 @@ func New(c Config) *Series {
 // Wire returns the client that sends the counters' commands.
 func (s *Series) Wire() *wire.Client { return s.wire }
 
-// Key returns the key of a type's counter in the period with a label.
+// Key returns the key of a type's counter in the period with the given label.
 func (s *Series) Key(typ, label string) string { return s.counter(typ, label) }
 
-// NoteUsed stores the number of used sequences of a type in a period. It returns the largest number that was stored
-// before, or 0 if none. If this process has not issued a number of the type in the period, NoteUsed stores nothing and
-// returns used.
+// NoteUsed stores how many sequences of a type have been used in a period. It returns the largest count that was stored
+// before, or 0 if there is none. If this process has not issued a number of the type in the period, NoteUsed stores
+// nothing and returns used.
 func (s *Series) NoteUsed(typ string, start, used int64) int64 {
 	return s.memory.noteUsed(s.countedAs(typ), start, used)
 }
 
-// subject returns the name of a type's series for messages. It is the type, or the shared series if the template has no
-// type.
+// subject returns the type for messages, or the name of the shared series if the template has no type.
 func (s *Series) subject(typ string) string { return cmp.Or(typ, s.Prefix+":*") }
 
 // A Call is one call of a public method for one type. Its methods are the steps of the sequence. It must not be used by
@@ -118,10 +118,10 @@ func (s *Series) subject(typ string) string { return cmp.Or(typ, s.Prefix+":*") 
 type Call struct {
 	asker
 	began   time.Time
-	endless bool    // only ctx limits the time for which it waits for other callers
-	waits   int     // number of waits for other callers, up to 10
-	flight  *flight // its flight, for which other callers of this process may wait; nil for none
-	refused error   // why the latest attempt at the lock failed
+	endless bool    // whether only ctx limits the time for which the call waits for other callers
+	waits   int     // how often the call has waited for other callers, up to 10
+	flight  *flight // flight of the call, or nil if it has none
+	refused error   // error of the latest attempt to get the lock, or nil
 }
 
 // An asker sends the requests of a call and interprets the replies.
@@ -132,16 +132,16 @@ type asker struct {
 	server   *server
 	node     *wire.Node
 	typ      string
-	counts   string        // type that it counts as; see keys.countedAs
-	once     string        // ID of a repeatable request, or "" if none
+	counts   string        // type in the keys of the series; see keys.countedAs
+	once     string        // ID of a repeatable request, or ""
 	n        int           // number of sequences to issue
 	deadline time.Time     // time after which nothing is sent, except to finish an opening
-	reads    bool          // the call only reads
-	slept    time.Duration // time spent waiting for a server's clock
-	note     *wire.Note    // failure of the latest attempt of the call or of a flight; nil before the first flight
+	reads    bool          // whether the call only reads
+	slept    time.Duration // time for which the call has waited for the server's clock
+	note     *wire.Note    // latest failure of the call or of a flight that it waits for; nil before the first flight
 }
 
-// Events are the events of a call that hooks report. A nil Target means that the event did not happen.
+// Events are the events of a call for hooks. If a Target is nil, the event did not happen.
 type Events struct {
 	Opened         *Target       // span that the call opened
 	Wait           time.Duration // time from the beginning of the call until the period of Opened was open
@@ -150,7 +150,7 @@ type Events struct {
 	Offset, Before time.Duration // new and previous offset of the server's clock
 }
 
-// NewCall begins a call of a type, for n numbers. A request with an ID may be repeated.
+// NewCall begins a call for n numbers of a type. requestID is the ID of a repeatable request, or "".
 func (s *Series) NewCall(ctx context.Context, typ, requestID string, n int) (*Call, error) {
 	if ctx.Done() != nil {
 		if err := wire.ContextErr(ctx); err != nil {
@@ -170,11 +170,12 @@ func (s *Series) NewCall(ctx context.Context, typ, requestID string, n int) (*Ca
 	return c, nil
 }
 
-// calls has Calls to reuse. With many callers, allocating a new one for each call costs a tenth of the throughput.
+// calls contains Calls to reuse. With many callers, a new allocation for each call would cost a tenth of the
+// throughput.
 var calls = sync.Pool{New: func() any { return new(Call) }}
 
-// Free lets another call reuse the memory of c, which must have ended without an error and must not be used any more.
-// An opening that continues after its caller has left uses a copy.
+// Free lets another call reuse the memory of c. c must have ended without an error, and must not be used any more. (An
+// opening that continues after its caller has left uses a copy of the Call.)
 func (c *Call) Free() { calls.Put(c) }
 
 // Restart sets the call's deadline as if the call had just begun.
@@ -183,7 +184,8 @@ func (c *Call) Restart() {
 	c.deadline, c.waits, c.slept = c.began.Add(AnswerTime), 0, 0
 }
 
-// extend moves the deadline by the time for which the call has waited for other callers.
+// extend adds the time for which the call has waited for other callers to its deadline, up to the longest duration of a
+// call.
 func (c *Call) extend(waited time.Duration) {
 	c.deadline = c.deadline.Add(waited)
 	if limit := c.began.Add(longest); !c.endless && c.deadline.After(limit) {
@@ -198,8 +200,8 @@ func (c *asker) Reads() bool { return c.reads }
 func (c *asker) Now() time.Time { return c.server.clock.now() }
 
 // Current returns the current span by the estimated clock of the server. If spans last a second, it returns the span in
-// which a request would arrive. If no number can be issued in the span, the estimate may be wrong. Current then returns
-// the probe span, so that the request gets the server's time.
+// which a request would arrive. If no number can be issued in that span, Current returns the probe span instead,
+// because the estimate may be wrong and the reply to a request for the probe span contains the server's time.
 func (c *asker) Current() *Target {
 	at := c.server.clock.now()
 	if c.series.Seconds {
@@ -211,19 +213,19 @@ func (c *asker) Current() *Target {
 	return c.series.spans.probe
 }
 
-// Locks has one lock for each key. Only one caller of all processes can hold a lock at a time.
+// Locks provides a lock for each key. Only one caller of all processes can hold a lock at a time.
 type Locks interface {
-	// Try makes one attempt to get the lock of a key with a hash tag. It gives up at the deadline or when ctx ends. If
-	// the lock is on the server of the counters, behind is sent directly after the lock's command, unless it is nil,
-	// and sent is true. The failures of the attempt are stored in note. The error matches ErrTaken if another caller
-	// holds the lock.
+	// Try makes one attempt to get the lock of a key. tag is the hash tag of the key. Try gives up at the deadline or when
+	// ctx ends. If behind is not nil and the lock is on the server of the counters, behind is sent directly after the
+	// lock's command, and sent is true. The failures of the attempt are stored in note. The error matches ErrTaken if
+	// another caller holds the lock.
 	Try(ctx context.Context, deadline time.Time, tag, key string, behind *wire.Item, note *wire.Note) (
 		l Lock, sent bool, err error)
 }
 
 // A Lock is held until it is released, or until it expires if releasing it fails.
 type Lock interface {
-	// Content returns the value of the lock's key, "" if the lock is not on the server of the counters.
+	// Content returns the value of the lock's key, or "" if the lock is not on the server of the counters.
 	Content() string
 	// Release releases the lock in the background.
 	Release(ctx context.Context)
@@ -233,21 +235,21 @@ type Lock interface {
 type Step int
 
 const (
-	Done    Step = iota // nothing, because there are numbers or an error
+	Done    Step = iota // nothing, because the Outcome has numbers or an error
 	Missing             // call Lock, because a grant is needed
-	Locked              // call Open, because the caller has the lock
-	Wait                // call Wait, because other callers are opening the period, or its state has changed
+	Locked              // call Open, because the caller has the lock or needs none
+	Wait                // call Wait, because other callers are opening the period, or because its state has changed
 	Again               // call Take again
 )
 
-// An Outcome is the result of a step and the input of the next one.
+// An Outcome is the result of a step, and the input of the next step.
 type Outcome struct {
 	Step    Step
 	Numbers Numbers // numbers issued, if Step is Done and Err is nil
 	Err     error
 
 	found   *request  // request whose reply shows that a grant is needed
-	checked bool      // found was sent with the lock's command or after it
+	checked bool      // whether the counter does not have to be checked again under the lock
 	lock    Lock      // lock that the caller holds, or nil if none
 	since   time.Time // time at which the lock was requested; it is held for at least LockExpiry after that
 }
@@ -256,15 +258,16 @@ type Outcome struct {
 type Numbers struct {
 	Span     *Target
 	Last     int64   // last of the sequences
-	Answer   *Answer // stored answer to the request, or nil if none
-	Repeated bool    // an earlier call was given the answer
+	Answer   *Answer // stored answer to a repeatable request, or nil if there was none
+	Repeated bool    // whether the answer was stored by an earlier call
 }
 
-// ErrTaken means that another caller holds the lock, or that other callers held it for as long as the call could wait.
+// ErrTaken means that another caller holds the lock, or that other callers held it during the whole time for which the
+// call could wait.
 var ErrTaken = errors.New("other callers held the lock")
 
-// A flight is the work of one caller for all callers of this process that need it. The caller opens a period, waits
-// until another process has opened it, or reserves a block.
+// A flight is the work of one caller on behalf of all callers of this process that need the same period. The caller
+// opens the period, waits until another process has opened it, or reserves a block.
 type flight struct {
 	key   flightKey
 	done  chan struct{}
@@ -272,14 +275,14 @@ type flight struct {
 	note  wire.Note // failure of the latest attempt
 }
 
-// A flightKey identifies the flight for which a caller may wait.
+// A flightKey identifies a flight.
 type flightKey struct {
 	typ   string
-	start int64 // start of the period, Unix seconds
+	start int64 // start of the period, in Unix seconds
 }
 
-// startFlight starts the call's flight for the period of a span. If another caller has already started one, it returns
-// that flight.
+// startFlight starts a flight of the call for the period of a span, unless the call has one already. If another caller
+// has started a flight for this period, startFlight returns that flight, and the call must wait for it.
 func (c *Call) startFlight(span *Target) (others *flight) {
 	if c.flight != nil {
 		if c.flight.key.start == span.Start {
@@ -296,8 +299,8 @@ func (c *Call) startFlight(span *Target) (others *flight) {
 	return nil
 }
 
-// endFlight ends the call's flight, if it has one. The waiting callers continue. An outage also ends their calls,
-// because each of them would meet it again.
+// endFlight ends the call's flight, if it has one. The waiting callers continue. If err is an outage, their calls fail
+// with err, because each of them would encounter the same outage.
 func (c *Call) endFlight(err error) {
 	f := c.flight
 	if f == nil {
@@ -311,7 +314,8 @@ func (c *Call) endFlight(err error) {
 	close(f.done)
 }
 
-// End ends the call. Callers that wait for its flight continue. If *err is an outage, their calls return it.
+// End ends the call and its flight. *err is the result of the call. If it is an outage, callers that wait for the
+// flight return it, too.
 func (c *Call) End(err *error) {
 	if c.flight != nil {
 		c.endFlight(*err)

@@ -9,26 +9,26 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// catchUp is the longest time for which a call waits for a clock that was set back.
+// catchUp is the longest time for which a call waits until a clock that was set back catches up.
 const catchUp = 5 * time.Second
 
 // A Target is a span and the arguments of requests for it.
 type Target struct {
 	calendar.Span
-	Unprintable error // why its numbers cannot be printed, nil if they can
-	Over        bool  // no number is issued in it, because the last day with numbers has ended; it can only be read
+	Unprintable error // reason why the numbers of the span cannot be printed, or nil if they can
+	Over        bool  // whether the last day has ended, so that the span is only read
 
 	period, from, to any    // period in the form of the record, and bounds of the span
 	expires          any    // time at which the counter expires, in Unix seconds
-	printed          string // date and template, quoted, as stored with the answer to a request
+	printed          string // quoted date and template, as stored with the answer to a request
 }
 
-// spans creates spans, and keeps the latest one.
+// spans creates spans, and caches the latest one.
 type spans struct {
 	*Config
-	settings string                 // second half of a period in the record: calendar, print mark and ledger
-	probe    *Target                // empty span, so that the reply to a request for it has the server's time
-	latest   atomic.Pointer[Target] // span that was created last, or nil if none
+	settings string                 // end of a period in the record: calendar, version, print mark and ledger
+	probe    *Target                // empty span; the reply to a request for it contains the server's time
+	latest   atomic.Pointer[Target] // latest span that was created, or nil if none was created
 }
 
 func newSpans(c *Config) *spans {
@@ -67,25 +67,25 @@ func (s *spans) make(t time.Time) *Target {
 	return span
 }
 
-// A clock is an estimate of a server's clock. With it, a difference between the clocks of the server and this host
-// costs an additional round trip only once, and not in every call.
+// A clock estimates the time of a server's clock. Without the estimate, every call would need an additional round trip
+// if the server's clock is in another span than this host's.
 type clock struct {
-	offset atomic.Int64 // the server's clock minus this host's, in microseconds; nanoseconds would overflow at 292 years
-	trip   atomic.Int64 // usual round-trip time, in nanoseconds
+	offset atomic.Int64 // server's clock minus this host's, in microseconds; nanoseconds would overflow at 292 years
+	trip   atomic.Int64 // average of recent round-trip times, in nanoseconds
 }
 
 // now returns the estimated time by the server's clock.
 func (k *clock) now() time.Time { return time.UnixMicro(time.Now().UnixMicro() + k.offset.Load()) }
 
-// arrival returns the estimated time, by the server's clock, at which a command that is sent now arrives.
+// arrival returns the estimated time by the server's clock at which a command that is sent now would arrive.
 func (k *clock) arrival() time.Time { return k.now().Add(time.Duration(k.trip.Load() / 2)) }
 
-// duration converts an offset. The result is limited to about 292 years in both directions.
+// duration converts an offset in microseconds. The result is limited to about 292 years in both directions.
 func duration(offset int64) time.Duration { return time.UnixMicro(offset).Sub(time.UnixMicro(0)) }
 
-// learn updates the estimate from a reply. The round-trip time is averaged, so that one slow reply counts for a
-// quarter. The offset is accurate to half a round trip. learn returns the new and the previous offset. If now, the
-// server's time in the reply, is zero, the offset does not change, and both results are 0.
+// learn updates the estimate from a reply. In the average of the round-trip times, the latest one has the weight of a
+// quarter. now is the server's time in the reply. learn returns the new and the previous offset. The new offset is
+// accurate to half a round trip. If now is zero, the offset does not change, and both results are 0.
 func (k *clock) learn(now, sent, received time.Time) (offset, before time.Duration) {
 	trip := received.Sub(sent)
 	if trip > 0 {

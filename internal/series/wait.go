@@ -11,7 +11,7 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// wait waits until a flight of another caller ends. The call's deadline moves by the time that this takes.
+// wait waits until f, a flight of another caller, ends. It adds the time that this takes to the deadline of c.
 func (f *flight) wait(ctx context.Context, c *Call) Outcome {
 	began := time.Now()
 	defer func() { c.extend(time.Since(began)) }()
@@ -38,7 +38,8 @@ func (c *Call) tooLong() error {
 		cmp.Or(c.refused, ErrTaken))
 }
 
-// gaveUp returns the error of a call that ended with end while a period was being opened or a block reserved.
+// gaveUp returns the error of a call that ended while a period was being opened or a block was being reserved. end is
+// the reason.
 func (c *asker) gaveUp(end error) error {
 	what := "the period of " + c.series.subject(c.typ) + " to be opened"
 	if c.series.Reserve != nil {
@@ -47,7 +48,7 @@ func (c *asker) gaveUp(end error) error {
 	return c.after(fmt.Errorf("serial: gave up waiting for %s: %w", what, end))
 }
 
-// after adds the failure of the latest attempt, if there was one, to err, the error of a call that gave up.
+// after adds the failure of the latest attempt, if there was one, to err. err is the error of a call that gave up.
 func (c *asker) after(err error) error {
 	if c.note == nil {
 		return err
@@ -55,8 +56,8 @@ func (c *asker) after(err error) error {
 	return wire.After(err, c.note.Load())
 }
 
-// Wait is the fourth step of the sequence. It waits while another caller opens the period, for a random time that grows
-// with each call up to 150 ms.
+// Wait is the fourth step of the sequence. It pauses while another caller opens the period. The pause is random, and
+// grows with each call of Wait, up to 150 ms.
 func (c *Call) Wait(ctx context.Context) Outcome {
 	pause := min(2*time.Millisecond<<c.waits, 100*time.Millisecond)
 	pause = pause/2 + rand.N(pause)

@@ -1,4 +1,4 @@
--- master returns the server's replication ID, nil if the server is not a master, and the reply of INFO.
+-- master returns two values: the server's replication ID, or nil if the server is not a master; and the reply of INFO.
 local function master()
   local info = redis.pcall('INFO', 'replication')
   if type(info) ~= 'string' then return nil, info.err or '' end

@@ -1,8 +1,7 @@
 -- serial.lua takes numbers from the counter of a period. With a grant, it creates or raises the counter first.
 --
 -- KEYS  1 counter, 2 record; then the keys that the options in ARGV 8 need: the stored answer to a request, the counter
--- of
---       the next period, or the lock of the period
+--       of the next period, or the lock of the period
 -- ARGV  1 to 7  as in rules.lua
 --       8  options, which are either a string of these letters or a JSON object:
 --            "a"  all: issue n numbers or none. Without it, fewer may be issued, because several callers share them
@@ -12,52 +11,58 @@
 --            purpose   "raise" or "takeover": an operator raises the counter to seq
 --            seq       the operator's sequence
 --            keep      true: refuse a series that has a ledger as a conflict, instead of taking it out of the ledger
---            once      {printed, key, life}: store the answer in KEYS[3] for life milliseconds; see below
+--            once      {printed, key, life}: store the answer in KEYS[3] for life milliseconds; its form is described
+--                      below
 --            next      {period, expires, base, hasFloor, compared}: prepare period, which is "LABEL FIRST PAST". Its
---                      counter is KEYS[3], which expires at expires. base is defined below. hasFloor is true if the
---                      caller has a floor that must be queried first. compared is true if it has compared the clocks
+--                      counter is KEYS[3], and expires at expires. base is described below. hasFloor is true if the
+--                      caller has a floor, which must be queried first. compared is true if the caller has compared
+--                      the clocks
 --            grant     permission to open the period or to install a block, with these fields:
 --              checked, lease  the server's time at which the caller found that a grant was needed, and the time after
---                              that for which the grant is valid, both in milliseconds
+--                      that during which the grant is valid, both in milliseconds
 --              base    the first sequence of the period, minus 1; at most the limit. It is ignored if a sequence of the
---                      period has been used. It is 0 if the answer of the floor is not larger than base, because the
---                      period then had a lower start
---              floor   the highest sequence that may have been used, at most 10^15-1; absent if no floor was queried
---              lock    the value of the caller's lock. The lock is the last key, and it is released
+--                      period has been used. If the floor has returned a sequence that is not larger than base, base
+--                      is 0, because the period then had a lower start
+--              floor   the largest sequence that may have been used, at most 10^15-1; absent if no floor was queried
+--              lock    the value of the caller's lock. The lock is the last key. The script releases it
 --              block   [AFTER, UPTO]: the sequences from AFTER+1 to UPTO, at most 10^15, are reserved. The block is
---                      installed only if the next four fields still have the values that the caller was sent
+--                      installed only if the next four fields still have the values that were sent to the caller
 --              entered, ceiling, id, exists   the period entered, "" for none; the ceiling, -1 for none; the
 --                      replication ID of the server; and whether the counter exists
 --
--- Reply: an integer, which is the last of the n sequences issued or, with next, the position of the next period's
--- counter. Otherwise a JSON object (see rules.lua) with one of these statuses:
---   "part"    only count sequences, up to last, were issued, because the period or the block has no more
---   "raised"  with a grant: n sequences up to last were issued, and others were skipped. from is the counter's previous
---             position, "-1" if it was lost. upto is the last sequence that was skipped
+-- The reply is an integer or a JSON object (see rules.lua). An integer is the last of the n sequences issued or, with
+-- next, the content of the next period's counter. If numbers were issued, the JSON object has one of these statuses:
+--   "part"    only count sequences, up to last, were issued, because there are no more in the period or the block
+--   "raised"  with a grant: n sequences up to last were issued, and the sequences above from, up to upto, were skipped.
+--             from is "-1" if the counter was lost
 --   "there"   with a grant: n sequences up to last were issued without it, because another caller had opened the period
 --   "once"    text is the stored answer
--- If nothing is issued, it is a refusal of rules.lua or one of these:
+-- If no number was issued, it is a refusal of rules.lua or one of these:
 --   "missing" a grant is needed to open the period, to repair its counter, or to install a block. entered, id and
---             ceiling are the values for the grant. A block must lie above the sequence above. last is the position of
---             the counter, "-1" if it is unknown, and text is its content. The other fields are true or absent:
---             exists: the counter exists; lost: it is lost; starts: a block must also lie above base of the grant;
---             mixed: processes without a ledger may issue numbers in the period; intact: the counter is unchanged since
---             the last number was issued; closed: the period must be opened or entered
---   "lost"    like "missing", but only a floor or an operator can find out the position of the counter
---   "stale"   the grant is not valid any more, and the caller must check again. mixed has the meaning above
+--             ceiling are the values for the grant. A block must lie above the sequence above. last is the last
+--             sequence issued, or "-1" if it is unknown, and text is the content of the counter. The other fields are
+--             true or absent:
+--               exists  the counter exists
+--               lost    the counter is lost
+--               starts  a block must also lie above base of the grant
+--               mixed   processes without a ledger may issue numbers in the period
+--               intact  the counter is unchanged since the last number was issued
+--               closed  the period must be opened or entered
+--   "lost"    like "missing", but only a floor or an operator can find out the last sequence issued
+--   "stale"   the grant is not valid any more, and the caller must begin again. mixed has the meaning above
 --   "exhausted"  fewer than n numbers are left. text is the last sequence used. If a grant raised the counter, from and
 --             upto have the meaning above; otherwise upto is absent
 local time, n = redis.pcall('TIME'), ARGV[6] + 0
 local json, id = string.byte(ARGV[8]) == 123
 
--- This is the usual case: the period is open, and its counter is at or above the high-water mark. If anything else is
--- found, the script starts over below.
+-- This block handles the usual case, in which the period is open and its counter is at or above the high-water mark. In
+-- any other case, the script starts over below.
 if not json and not time.err and time[1] + 0 >= ARGV[2] + 0 and time[1] + 0 < ARGV[3] + 0 then
   local entered, top, copy = nil, ARGV[4] + 0, nil
   if string.find(ARGV[1], ' ledger', 1, true) then
     --include master
     id = master()
-    -- If HMGET fails, each of these is nil.
+    -- If HMGET fails, all elements are nil, so no number is issued here.
     local stored = redis.pcall('HMGET', KEYS[2], 'entered', 'ceiling', 'counterCopy', 'replID')
     entered, copy = stored[1], stored[4] == id and stored[3]
     top = copy and tonumber(stored[2]) and math.min(stored[2], top) or -1
@@ -66,7 +71,7 @@ if not json and not time.err and time[1] + 0 >= ARGV[2] + 0 and time[1] + 0 < AR
   end
   if entered == ARGV[1] then
     local content = redis.pcall('GET', KEYS[1])
-    -- If a string begins with 1 to 9 and tonumber accepts it, INCRBY either reads the same number or fails.
+    -- If the content begins with 1 to 9 and tonumber accepts it, INCRBY either reads the same number or fails.
     local last = content == ARGV[7] and content + 0
       or type(content) == 'string' and (string.byte(content) or 0) > 48 and tonumber(content)
     if last and last >= ARGV[7] + 0 and last + n <= top and (not copy or content == copy) then
@@ -86,13 +91,14 @@ local options = json and cjson.decode(ARGV[8])
   or {all = string.find(ARGV[8], 'a', 1, true), far = string.find(ARGV[8], 'f', 1, true)}
 local purpose, grant, once = options.purpose, options.grant, options.once
 
--- The stored answer has the form 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY'. PERIOD is the period entered, in the form of
--- release 0.5.0. The printed date and the template are quoted as in Go; with WithSharedCounter, the quoted type
--- follows. KEY is the fingerprint of the key that hides the sequence, or "plain".
+-- The stored answer has the form 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY'. PERIOD is the period of the number, in the
+-- form of release 0.5.0. The printed date and the template are quoted as in Go. With WithSharedCounter, they are
+-- followed by the quoted type. KEY is the fingerprint of the key that hides the sequence, or "plain" if it is not
+-- hidden.
 if once and not time.err then
   local answer = redis.call('GET', KEYS[3])
   if answer then
-    -- It is written again so that replicas can confirm it, because they may not have confirmed the first attempt.
+    -- The answer is written again, so that replicas can confirm it. They may not have confirmed the first attempt.
     redis.call('SET', KEYS[3], answer, 'KEEPTTL')
     return cjson.encode({status = 'once', seconds = time[1] + 0, micros = time[2] + 0, text = answer})
   end
@@ -104,17 +110,17 @@ if options.keep and string.find(entered or '', ' ledger', 1, true) then return r
 local limit, expires = ARGV[4] + 0, ARGV[5]
 local mixed = entered and not string.find(entered, ' ledger', 1, true) or false
 
--- plain returns a number in a form that can be passed to a command. Redis 7.2.0 to 7.2.4 and Valkey 7.2.5 would pass
--- 1e+8 for 100000000, and a similar form for any other number that ends in eight zeros.
+-- plain returns a number in a form that can be an argument of a command. Redis 7.2.0 to 7.2.4 and Valkey 7.2.5 convert
+-- 100000000 to 1e+8, and any other number that ends in eight zeros to a similar form.
 local function plain(number) return number % 1e8 == 0 and digits(number) or number end
 
--- baseOf returns the first sequence of a period that was opened, minus 1. It returns 0 if that sequence is unknown.
+-- baseOf returns the first sequence of a period, minus 1. It returns 0 if the period is neither entered nor prepared.
 local function baseOf(l) return (firstOf(l) or 1) - 1 end
 
--- opened is true if the period is entered or prepared, so that its first sequence is known.
+-- opened is true if the caller's period is entered or prepared. Its first sequence is then known.
 local opened = state == 'ahead' or entered and label == enteredLabel
 
--- needed returns the reply that a grant is needed, with the state of the period.
+-- needed returns a reply with the state of the period, which means that a grant is needed.
 local function needed(status)
   local above = unused and 0
     or math.max(ledgered and ceiling or 0, last or 0, highWater, lost and opened and baseOf(label) or 0)
@@ -123,7 +129,7 @@ local function needed(status)
     starts = (unused or lost) and not opened, intact = intact and true, closed = state ~= 'same'})
 end
 
--- This comes before the functions below, because defining them takes long and Redis does so in each run.
+-- This check comes before the functions below, because each run that reaches them has to create them, which takes long.
 local closed = lost or state ~= 'same' and (state ~= 'ahead' or options.far)
 if closed and not grant and not options.next then
   return needed(unrecoverable and not operator and 'lost' or 'missing')
@@ -131,18 +137,19 @@ end
 
 local function stale() return reply('stale', nil, {mixed = mixed}) end
 
--- lifetime sets the expiry of a key. If the key already expires later, it stays as it is, because another caller may
--- keep it longer. The expiry of a counter without a record is set in any case.
+-- lifetime sets the time at which a key expires. If the key expires later than that, its expiry does not change,
+-- because another caller may have a longer retention. If there is no record, the expiry is set in any case.
 local function lifetime(key, at)
   local left = entered and redis.call('PTTL', key) or 0
   local stays = left > 0 and math.floor((ms + left) / 1000 + 0.5) or 0
   redis.call('EXPIREAT', key, plain(math.max(at, stays)))
 end
 
--- save writes the record. The record expires seven days after the end of the last period that was opened, so that it
--- outlives weekends and holidays. EXPIREAT and an HDEL without effect come before the first write, so that a server
--- that refuses one of them has not written anything. EXPIREAT has no effect if the record does not exist, so in
--- that case it is called again after the first write. The fields used, starts and claim are those of release 0.5.0.
+-- save writes the record. The record expires seven days after the end of the last period that is entered or prepared,
+-- so that it outlives weekends and holidays. EXPIREAT, and an HDEL that deletes nothing, come before the first write,
+-- so that nothing has been written if the server refuses one of them. EXPIREAT has no effect if the record does not
+-- exist yet, so in that case it is called again after the first write. used, starts and claim are fields of release
+-- 0.5.0.
 local function save()
   local opened = ahead and tonumber(string.match(ahead, '%S+$')) or 0
   local ends = math.max(past, opened) + 7 * 24 * 60 * 60
@@ -159,10 +166,10 @@ local function save()
   if stored[1] then redis.call('HDEL', record, unpack(delete)) else redis.call('EXPIREAT', record, plain(ends)) end
 end
 
--- startsAt returns the first sequence of a period that begins above base, in the form of the record.
+-- startsAt returns the first sequence of a period that begins above base, as it is stored in the record.
 local function startsAt(base) return base > 0 and digits(base + 1) end
 
--- enter makes the caller's period the period entered. starts is its first sequence, false for 1.
+-- enter makes the caller's period the period entered. starts is its first sequence, or false if that is 1.
 local function enter(starts)
   if state ~= 'same' then
     if entered and label < enteredLabel then
@@ -178,21 +185,21 @@ local function enter(starts)
     end
   end
   if entered and not samePrint then print = label end
-  -- Labels up to the largest may have been used without the ledger. No label sorts between LARGEST and "LARGEST+".
+  -- Labels up to the largest one may have been used without the ledger. No label sorts between LARGEST and "LARGEST+".
   if not ledgered then ledger = false elseif not ledger then ledger = label < largest and largest .. '+' or label end
   first = starts or false
   entered = ARGV[1]
 end
 
--- permit fails if the server would refuse to write a counter. The condition of its SET is never true, so SET writes
--- nothing. If the counter exists, permit sets its expiry.
+-- permit fails if the server would refuse to write a counter. The condition of the SET is never true, so it writes
+-- nothing. If the counter exists, permit also sets its expiry.
 local function permit(key, content, at)
   if content then lifetime(key, at + 0) end
   redis.call('SET', key, '', content and 'NX' or 'XX')
 end
 
--- write sets a counter to a sequence. permit must have been called before. A counter of 16 or more digits is not
--- changed.
+-- write sets a counter to seq. content and number are its present content. permit must have been called before. A
+-- counter of 16 or more digits is not changed, because its number and seq are then both 10^15.
 local function write(key, content, number, seq, at)
   if not content then
     redis.call('SET', key, plain(seq), 'EXAT', at)
@@ -208,8 +215,8 @@ local function remember(issued)
   redis.call('SET', KEYS[3], answer, 'PX', plain(once.life))
 end
 
--- prepare opens the next period ahead of time. It can be repeated at any time before that period begins, because
--- nothing has been issued in the period.
+-- prepare opens the next period ahead of time. It may be repeated until that period begins, because no number is issued
+-- in the period before.
 local function prepare(p)
   if state ~= 'same' then
     if ledgered and last and last >= 1e15 - 1 then return reply('exhausted', content) end -- no block can follow
@@ -221,7 +228,7 @@ local function prepare(p)
     if not p.compared then return needed('missing') end
   end
   local number, found = read(KEYS[3])
-  local opened = (ahead == p.period or found or known(name)) and true -- not the content itself
+  local opened = (ahead == p.period or found or known(name)) and true -- a boolean, like lost
   local floor = grant and grant.floor
   if not number and not floor then
     lost, content = opened, found
@@ -236,7 +243,8 @@ local function prepare(p)
   return used
 end
 
--- take issues n sequences from a counter that is not lost, or fewer if the options allow it.
+-- take issues n sequences from a counter that is not lost. It issues fewer if the options allow it and there are no
+-- more.
 local function take()
   local top = ledgered and (intact and math.min(limit, ceiling) or -1) or limit
   if ledgered and not intact then
@@ -250,20 +258,20 @@ local function take()
     if last >= limit or options.all and last + n > limit then return reply('exhausted', content) end
     if count < 1 or options.all then return needed('missing') end
   end
-  if once and n > 0 then redis.call('SET', KEYS[3], '', 'XX') end -- fails if it must not be written; sets nothing
+  if once and n > 0 then redis.call('SET', KEYS[3], '', 'XX') end -- writes nothing, but fails if SET is refused
   if state == 'ahead' then
     enter(firstAhead)
     save()
   elseif old then
     save()
   end
-  if redis.call('PTTL', counter) < 0 then -- the expiry was removed, by SET or PERSIST, for example
+  if redis.call('PTTL', counter) < 0 then -- the expiry was removed, for example by SET or PERSIST
     redis.call('EXPIREAT', counter, expires)
   end
-  -- At 10^15, no number is issued, and INCRBY may fail.
+  -- If last is 10^15, count is 0, and INCRBY may fail.
   local issued = last < 1e15 and redis.call('INCRBY', counter, count) or last
-  -- The copy is written after the counter, so that the block stays in use if INCRBY is refused. If the copy is refused,
-  -- the next caller reserves a new block.
+  -- The copy is written after the counter, so that the block can still be used if INCRBY is refused. If the HSET is
+  -- refused, the next caller reserves a new block.
   if ledgered then redis.pcall('HSET', record, 'counterCopy', plain(issued)) end
   if once and n > 0 then remember(issued) end
   if count < n then return reply('part', nil, {last = digits(issued), count = count}) end
@@ -282,31 +290,31 @@ if grant.block and (grant.entered ~= (entered or '') or grant.ceiling ~= (ceilin
   return stale()
 end
 if ledgered and not grant.block then return stale() end
--- The period is open, so another caller has opened it since the grant was prepared. The counter is not changed, and the
--- numbers are taken from it.
+-- If the period is open by now, another caller has opened it since the grant was prepared. The numbers are then taken
+-- from its counter, which is not raised.
 if not operator and state == 'same' and not lost and not grant.floor and not grant.block then
   local issued = take()
   return type(issued) == 'number' and reply('there', nil, {last = digits(issued), count = n}) or issued
 end
 
--- The rest creates or raises the counter of the period, and issues n sequences. It is safe even if it runs late,
--- because all rules have been applied again and no counter is lowered.
+-- The rest of the script creates or raises the counter of the period, and issues n sequences. This is safe even if the
+-- script runs late, because all rules have been applied again and no counter is lowered.
 local floor, block = grant.floor, grant.block
--- If the period is neither entered nor prepared, its start is not known, even if its counter once existed.
+-- If the period is neither entered nor prepared, its first sequence is not stored, even if its counter once existed.
 local start = opened and baseOf(label) or grant.base
 local base = (unused or lost) and start or 0
--- With a ledger, the copy in the record may show a loss that the caller did not know of.
+-- With a ledger, the counter may be below its copy in the record, which shows a loss that the caller did not detect.
 local behind = operator and ledgered and label == enteredLabel and (tonumber(counterCopy) or 0) > (last or 0)
 local before = (lost or behind) and -1 or math.max(last or 0, base)
 local used, upto = math.max(last or 0, base, floor or 0, highWater), nil
 if block then
   upto = block[2]
-  -- If the block directly follows the previous one, the counter does not skip anything.
+  -- If the block directly follows the previous block, the counter continues without a gap.
   if not intact or block[1] ~= ceiling then used = math.max(used, block[1]) end
-  -- The rest of the previous block is not skipped.
+  -- If the period is exhausted, the rest of the previous block is not skipped, because smaller calls can still use it.
   if used + n > limit and intact and last < ceiling and not operator then return reply('exhausted', content) end
   if used + n > upto and used + n <= limit then return stale() end
-  if used > limit then -- another template has issued it, or the block lies above the limit
+  if used > limit then -- a larger limit applied before, or the block lies above the limit
     used = math.max(limit, last or 0)
     upto = used
   end
@@ -314,7 +322,7 @@ end
 local enough = n == 0 or used + n <= limit
 local issued = enough and used + n or used
 permit(counter, content, expires)
-if once and n > 0 then redis.call('SET', KEYS[3], '', 'XX') end -- fails if it must not be written; sets nothing
+if once and n > 0 then redis.call('SET', KEYS[3], '', 'XX') end -- writes nothing, but fails if SET is refused
 local known = opened or base == start or (last or 0) > start -- otherwise the period had a lower start
 enter(startsAt(known and start or 0))
 if block then ceiling, counterCopy, replID = upto, issued == last and content or plain(issued), id end
