@@ -1,5 +1,5 @@
-// Package account compares the sequences that were used with those that were issued, and finds explanations for the
-// difference. It works on sequences only, not on printed numbers.
+// Package account compares the sequences that were used with the sequences that were issued, and finds explanations for
+// the differences. It does not parse or print numbers.
 package account
 
 import (
@@ -12,32 +12,33 @@ import (
 // Listed is the maximum length of every list in a [Report].
 const Listed = 1000
 
-// A Report is the result for the sequences from first to last. Its counts are exact even if its lists are shortened.
+// A Report is the result of an [Account] for the sequences from first to last. The counts are exact even if the lists
+// are shortened.
 type Report struct {
 	Count      int64   // number of different sequences from first to last that were used
 	Missing    []Range // unused sequences from first to last, in ascending order
-	Duplicates []Use   // second use of each sequence used more than once
+	Duplicates []Use   // second use of each sequence that was used more than once
 	Beyond     []Use   // each use of a sequence above last or below first
 
 	Explained    []Explained   // missing sequences that are explained, in ascending order
-	Unexplained  []Range       // the other missing sequences, in ascending order
-	Possible     []Explanation // possible reasons for unexplained sequences, ordered by At, then as added
+	Unexplained  []Range       // other missing sequences, in ascending order
+	Possible     []Explanation // possible reasons for unexplained sequences, by At and then in the order added
 	Contradicted []Use         // used sequences that an explanation calls unused, in ascending order, without texts
 
-	// Numbers of sequences.
+	// Each of these is a number of sequences.
 	MissingCount, DuplicateCount, ExplainedCount, UnexplainedCount, ContradictedCount int64
 
 	BeyondCount   int64 // number of uses
 	PossibleCount int64 // number of explanations
 }
 
-// A Range is the sequences from First to Last, both included.
+// A Range contains the sequences from First to Last, inclusive.
 type Range struct{ First, Last int64 }
 
 // A Use is one use of a sequence.
 type Use struct {
 	Seq  int64
-	Text string // printed number, "" if it is not known
+	Text string // used string, or "" if it is not known any more
 }
 
 // A Book contains the accounts of several periods. The accounts share a limit on memory, and one limit for the lists of
@@ -48,14 +49,14 @@ type Book struct {
 	listed    [kinds]int // length of the lists of each kind together
 }
 
-// The kinds of lists. Until an account is closed, a list of uses contains uses that certainly belong there and
-// unresolved uses, each with a limit of its own.
+// These are the kinds of lists. Until an account is closed, a list of uses contains uses that certainly belong there,
+// and unresolved uses. Both have separate limits, so each list of uses has two more kinds.
 const (
 	duplicates = iota
 	beyond
-	added // + duplicates or beyond
+	added // plus duplicates or beyond: uses that certainly belong to the list
 	_
-	unresolved // + duplicates or beyond
+	unresolved // plus duplicates or beyond: unresolved uses
 	_
 	missing
 	explained
@@ -65,10 +66,10 @@ const (
 	kinds
 )
 
-// NewBook returns an empty Book. In it, all lists of a kind together have at most maxListed entries.
+// NewBook returns an empty Book. All lists of a kind in all of its accounts together have at most maxListed entries.
 func NewBook(maxListed int) *Book { return &Book{maxListed: maxListed} }
 
-// include appends v to a list of a kind, unless the list is full or all lists of the kind together are.
+// include appends v to a list, unless the list is full, or the lists of this kind together have reached their limit.
 func include[T any](b *Book, kind int, list []T, v T) []T {
 	if len(list) < Listed && b.listed[kind] < b.maxListed {
 		b.listed[kind]++
@@ -79,8 +80,8 @@ func include[T any](b *Book, kind int, list []T, v T) []T {
 
 // An Account collects uses of sequences. It is not safe for concurrent use.
 type Account struct {
-	book        *Book // nil once the account is closed
-	first, last int64 // bounds of the issued sequences
+	book        *Book // book of the account, or nil once the account is closed
+	first, last int64 // first and last issued sequence when the account was created
 	closed      int64 // last issued sequence when the account was closed
 	tally       *Tally
 	duplicates  list
@@ -117,8 +118,8 @@ func (a *Account) Add(seq int64, text string) error {
 	return nil
 }
 
-// Close returns the report. It ignores the sequences that were issued after [Book.New], which are those up to last.
-// After Close, nothing may be added.
+// Close returns the report. last is the last sequence issued by now. Close ignores the sequences that were issued since
+// [Book.New]. After Close, nothing may be added.
 func (a *Account) Close(last int64) Report {
 	var r Report
 	a.closed = max(last, a.last)
@@ -131,7 +132,7 @@ func (a *Account) Close(last int64) Report {
 	for i, e := range a.explanations {
 		a.reach[i] = max(e.Last, a.reach[max(i-1, 0)])
 	}
-	next, reach := 0, int64(-1) // the explanations before next call sequences up to reach unused
+	next, reach := 0, int64(-1) // explanations before next that have Unused set extend up to the sequence reach
 	for seq, times := range a.tally.All() {
 		if a.issuedMeanwhile(seq) {
 			continue
@@ -183,13 +184,13 @@ func (a *Account) missing() iter.Seq[Range] {
 // issuedMeanwhile reports whether a sequence was issued after [Book.New] and before [Account.Close].
 func (a *Account) issuedMeanwhile(seq int64) bool { return a.last < seq && seq <= a.closed }
 
-// A list contains the first uses of a kind, in the order in which they were added. Until the account is closed, it is
-// unknown how many sequences after the account's last one have been issued in the meantime. Uses of later sequences are
-// unresolved until then, and have their own limit so that they do not displace other uses.
+// A list contains the first uses of a kind, in the order in which they were added. Only when the account is closed, it
+// is known how many sequences were issued since it was created. Uses of sequences after the account's last one are
+// unresolved until then. They have a separate limit, so that they do not displace other uses.
 type list struct {
 	kind       int
-	uses       []Use           // first Listed uses that belong here, and first Listed unresolved uses
-	count      int64           // number of all uses that belong here
+	uses       []Use           // first Listed uses that belong to the list, and first Listed unresolved uses
+	count      int64           // number of all uses that belong to the list
 	unresolved int64           // number of all unresolved uses
 	listed     map[int64]int64 // number of listed uses by sequence, once the list is finished
 }
@@ -205,7 +206,7 @@ func (l *list) add(b *Book, seq int64, text string, isUnresolved bool) {
 	}
 }
 
-// finish removes uses of sequences that were issued in the meantime, and shortens the list to its limits.
+// finish removes uses of sequences that were issued since the account was created, and shortens the list to its limits.
 func (l *list) finish(a *Account) {
 	uses := l.uses
 	l.uses, l.listed = nil, map[int64]int64{}
@@ -226,8 +227,8 @@ func (l *list) include(b *Book, u Use) bool {
 	return true
 }
 
-// addUnresolved counts the unresolved uses of a sequence that was not issued in the meantime. If finish made room in
-// the list, addUnresolved adds the uses that are not listed. Their texts are no longer known.
+// addUnresolved counts the unresolved uses of a sequence that has not been issued. If finish has made room in the list,
+// addUnresolved also adds those of the uses that are not listed. Their texts are not known any more.
 func (l *list) addUnresolved(b *Book, seq, uses int64) {
 	l.count += uses
 	for l.listed[seq] < uses && l.include(b, Use{Seq: seq}) {

@@ -8,24 +8,25 @@ import (
 	"time"
 )
 
-// An Explanation says why sequences are missing.
+// An Explanation is a reason why sequences are missing.
 type Explanation struct {
 	First, Last int64 // range of sequences; First is at least 1, and Last at least First
 	Reason, By  string
 	At          time.Time
-	Unused      bool   // the sequences were not issued to any caller
-	Possible    bool   // the reason is only a possible one, and explains no sequence; never with Unused
-	Rank        uint32 // position in the order in which explanations were added, set by Explain
+	Unused      bool   // whether no caller got the sequences
+	Possible    bool   // whether the reason is only possible, and explains no sequence; never together with Unused
+	Rank        uint32 // index in the order in which explanations were added, set by Explain
 }
 
 // Explained is a range of missing sequences with one explanation.
 type Explained struct {
 	Range
-	Explanation *Explanation // its At is in UTC
+	Explanation *Explanation // explanation, with At in UTC
 }
 
-// Explain adds an explanation. If several explanations cover a missing sequence, one with a By takes precedence over
-// one without, and otherwise the one that was added last. Explain must be called after all sequences have been added.
+// Explain adds an explanation. If several explanations cover a missing sequence, those with By take precedence over
+// those without, and among the rest, the one that was added last takes precedence. Explain must be called after all
+// sequences have been added.
 func (a *Account) Explain(e Explanation) {
 	e.At, e.Rank = e.At.Round(0).UTC(), uint32(len(a.explanations))
 	a.explanations = append(a.explanations, &e)
@@ -37,7 +38,7 @@ func (a *Account) explain(r *Report) {
 	b, all := a.book, a.explanations
 	next := 0                                    // first explanation that has not begun
 	begun := make(strengths, 0, len(all))        // explanations that have begun
-	reasons := make([]*Explanation, 0, len(all)) // possible reasons that have begun; the first decided ones apply
+	reasons := make([]*Explanation, 0, len(all)) // possible reasons that have begun; the first ones, up to decided, apply
 	decided := 0
 	for m := range a.missing() {
 		r.Missing = include(b, missing, r.Missing, m)
@@ -72,7 +73,7 @@ func (a *Account) explain(r *Report) {
 			} else {
 				r.Unexplained = include(b, unexplained, r.Unexplained, piece)
 			}
-			// A reason that ends before this piece covers no unexplained sequence. The others cover this one.
+			// A reason that ends before this piece covers no unexplained sequence. All other reasons cover this piece.
 			ends := func(e *Explanation) bool { return e.Last < piece.First }
 			reasons = reasons[:decided+len(slices.DeleteFunc(reasons[decided:], ends))]
 			decided = len(reasons)
@@ -88,17 +89,17 @@ func (a *Account) explain(r *Report) {
 // joins reports whether a range begins where r ends.
 func (r Range) joins(next Range) bool { return r.Last == next.First-1 }
 
-// byTime compares explanations by At, then by the order in which they were added.
+// byTime compares explanations by At, and then by the order in which they were added.
 func byTime(x, y *Explanation) int { return cmp.Or(x.At.Compare(y.At), cmp.Compare(x.Rank, y.Rank)) }
 
-// A Finding contains everything that an account knows about one sequence.
+// A Finding contains the details of one sequence.
 type Finding struct {
-	Issued       bool           // the sequence is within first to last
+	Issued       bool           // whether the sequence is in the range from first to last
 	Stored       int            // number of uses: 0, 1, or 2 for more than one
-	Explanation  *Explanation   // explanation that takes precedence if the sequence is missing, otherwise nil
+	Explanation  *Explanation   // explanation that takes precedence, or nil if the sequence is not missing
 	Replaced     []*Explanation // other explanations, in the order in which they were added
 	Possible     []*Explanation // possible reasons, ordered by At
-	Contradicted bool           // the sequence was used although an explanation calls it unused
+	Contradicted bool           // whether the sequence was used, although an explanation calls it unused
 }
 
 // Lookup returns the finding about a sequence. The account must be closed.
@@ -127,12 +128,12 @@ func (a *Account) Lookup(seq int64) Finding {
 	return e
 }
 
-// weaker compares explanations by precedence. The one that takes precedence is the larger one.
+// weaker compares explanations by precedence. An explanation that takes precedence over another one is larger.
 func weaker(x, y *Explanation) int {
 	return cmp.Or(cmp.Compare(min(len(x.By), 1), min(len(y.By), 1)), cmp.Compare(x.Rank, y.Rank))
 }
 
-// strengths is a heap. Its first explanation takes precedence over the others.
+// strengths is a heap of explanations. The first explanation takes precedence over all others.
 type strengths []*Explanation
 
 func (h strengths) Len() int           { return len(h) }

@@ -10,7 +10,7 @@ import (
 
 const (
 	maxBytes  = 256 << 20  // memory of a Tally, or of all accounts of a Book, in bytes
-	pageSize  = 4096       // count of integers in a page
+	pageSize  = 4096       // number of integers in a page
 	pageBytes = 1<<10 + 64 // memory of a page in bytes, with its share of the map
 	moreBytes = 64         // memory of an entry in Tally.more, in bytes
 )
@@ -21,7 +21,7 @@ var ErrFull = errors.New("the sequences are spread so widely that an account of 
 // A budget counts the bytes in use.
 type budget struct{ bytes int }
 
-// take adds n bytes, unless this would exceed maxBytes. It reports whether it has added them.
+// take counts n more bytes, unless this would exceed maxBytes. It reports whether it has counted them.
 func (b *budget) take(n int) bool {
 	fits := b.bytes+n <= maxBytes
 	if fits {
@@ -30,31 +30,31 @@ func (b *budget) take(n int) bool {
 	return fits
 }
 
-// A page holds two bits for each of its integers: whether it was added, and whether it was added again.
+// A page contains two bits for each of its integers: whether the integer was added, and whether it was added again.
 type page struct{ once, again [pageSize / 64]uint64 }
 
-// A Tally records which integers were added, and which of them more than once. They are at least 0, and may be added in
-// any order. A Tally has two bits for each integer, in pages that are allocated on first use, so wide gaps take no
-// memory. It is not safe for concurrent use.
+// A Tally notes which integers were added, and which of them were added more than once. Integers must be at least 0,
+// and may be added in any order. A Tally has two bits for each integer, in pages that are allocated when they are
+// needed, so wide gaps between the integers take no memory. A Tally is not safe for concurrent use.
 type Tally struct {
 	exact  int64           // largest integer whose occurrences after the second are not counted
 	pages  map[int64]*page // pages by integer / pageSize
-	more   map[int64]int64 // number of occurrences after the second, by integer above exact
-	last   *page           // page of the previous integer
+	more   map[int64]int64 // number of occurrences after the second, by integer; only for integers above exact
+	last   *page           // page of the latest integer
 	index  int64           // key of last in pages
 	memory *budget         // shared by the tallies of a Book
 }
 
 // NewTally returns an empty Tally. It counts every occurrence of integers above exact. For other integers, it only
-// records whether there was more than one.
+// notes whether there was more than one occurrence.
 func NewTally(exact int64) *Tally { return newTally(exact, &budget{}) }
 
 func newTally(exact int64, memory *budget) *Tally {
 	return &Tally{exact: exact, pages: map[int64]*page{}, more: map[int64]int64{}, index: -1, memory: memory}
 }
 
-// Add counts n, and returns how often n was added before: 0, 1, or 2 for more than once. The only error is [ErrFull]; n
-// is then not counted.
+// Add counts n, and returns how often n was added before: 0, 1, or 2 for more than once. The only error is [ErrFull].
+// In this case, n is not counted.
 func (t *Tally) Add(n int64) (before int, err error) {
 	if i := n / pageSize; i != t.index {
 		p := t.pages[i]
