@@ -1,5 +1,5 @@
-// Package backlog queues ranges of sequences that are to be reported. If the queue is full, ranges that touch are
-// merged, and others are dropped and counted.
+// Package backlog queues ranges of sequences that will be reported. If the queue is full, ranges that overlap or touch
+// are merged, and others are dropped and counted.
 package backlog
 
 import (
@@ -13,11 +13,11 @@ import (
 type Entry[K comparable] struct {
 	Key         K
 	First, Last int64
-	At          time.Time // time of the oldest of the merged entries
-	Loose       bool      // the entry is merged if the queue is full, even if the ranges do not touch
-	Gathers     bool      // the entry is always merged, and due only a pace after the previous one with its Key
+	At          time.Time // time of the oldest merged entry
+	Loose       bool      // whether the entry is merged into a full queue even if the ranges do not touch
+	Gathers     bool      // whether the entry is always merged, and is due a pace after the previous entry with its Key
 	Merged      int       // number of merged entries, including this one; 0 means 1
-	Dropped     int       // number of entries dropped since the previous call of Next that returned one; set by Next
+	Dropped     int       // number of entries dropped since Next returned the previous entry; set by Next
 }
 
 // A Queue is a queue of entries, ordered from the oldest to the newest. It is not safe for concurrent use.
@@ -26,17 +26,18 @@ type Queue[K comparable] struct {
 	pace      time.Duration
 	waiting   []*Entry[K]
 	newest    map[K]*Entry[K] // newest entry in waiting, by key
-	due       map[K]time.Time // time at which the next entry that gathers is due, by key
-	dropped   int             // number of entries dropped since Next returned an entry
+	due       map[K]time.Time // time at which the next entry is due, by key; only for keys of entries with Gathers
+	dropped   int             // number of entries dropped since Next returned the latest entry
 }
 
-// New returns an empty Queue for at most maxLength entries. Between two entries that gather and have the same key, at
-// least pace must pass before the second one is due.
+// New returns an empty Queue for at most maxLength entries. An entry with Gathers is due when at least pace has passed
+// since Next returned the previous one with the same key.
 func New[K comparable](maxLength int, pace time.Duration) *Queue[K] {
 	return &Queue[K]{maxLength: maxLength, pace: pace, newest: map[K]*Entry[K]{}, due: map[K]time.Time{}}
 }
 
-// Add adds an entry, or merges it. If the queue is full and the entry cannot be merged, it is dropped.
+// Add adds an entry, or merges it into the newest entry with the same Key. If the queue is full and the entry cannot be
+// merged, it is dropped.
 func (q *Queue[K]) Add(e Entry[K]) {
 	e.Merged = max(e.Merged, 1)
 	old, full := q.newest[e.Key], len(q.waiting) >= q.maxLength
@@ -51,7 +52,7 @@ func (q *Queue[K]) Add(e Entry[K]) {
 }
 
 // Next removes and returns the oldest entry that is due. If hurry is set, every entry is due. If no entry is due, Next
-// returns nil and the time until one is, or 0 if the queue is empty.
+// returns nil, and wait is the time until an entry is due, or 0 if the queue is empty.
 func (q *Queue[K]) Next(hurry bool) (next *Entry[K], wait time.Duration) {
 	now := time.Now()
 	for i, e := range q.waiting {
@@ -73,6 +74,6 @@ func (q *Queue[K]) Next(hurry bool) (next *Entry[K], wait time.Duration) {
 	return nil, wait
 }
 
-// Rest returns the entries in the queue, from the oldest to the newest, and the number of entries dropped since Next
-// returned one.
+// Rest returns the entries in the queue, from the oldest to the newest, and the number of entries that were dropped
+// since Next returned the latest entry.
 func (q *Queue[K]) Rest() ([]*Entry[K], int) { return slices.Clone(q.waiting), q.dropped }
