@@ -7,24 +7,24 @@ import "time"
 // A Period is one interval of a calendar, such as 24 October 2021 in the calendar's time zone. It has its own counter,
 // whose key and expiry are derived from the Period.
 type Period struct {
-	Label string    // name of the period in the counter's key, such as 20211024, 2024W01, 2024Q1, 2024H1 or all
-	Wall  time.Time // wall-clock time of the label, as if it were UTC; without the day start
-	Start int64     // first instant of the period, Unix seconds
-	End   int64     // first instant after the period, Unix seconds
+	Label string    // label in the counter's key, such as 20211024, 2024W01, 2024Q1, 2024H1 or all
+	Wall  time.Time // wall-clock time of the label, as if it were UTC, without the day start
+	Start int64     // first instant of the period, in Unix seconds
+	End   int64     // first instant after the period, in Unix seconds
 }
 
-// A Span is a part of a period in which the same date is printed. Usually it is the whole period.
+// A Span is a part of a period in which the same date is printed. Usually, the span is the complete period.
 type Span struct {
 	Period
-	From, To int64  // first instant of the span and first instant after it, Unix seconds
-	Date     string // printed date, "" if it is not known
+	From, To int64  // first instant of the span and first instant after it, in Unix seconds
+	Date     string // printed date, or "" if it is not known
 }
 
 // A Calendar divides time into periods. The label of a period is a wall-clock time. The period begins at the first
 // instant at which the clock shows that time plus DayStart, or a later time. An instant belongs to the latest period
-// that has begun. This is not always the period that the clock shows: if clocks are set back, they show an earlier time
-// for a while, but the period continues. If clocks are set forward and skip a label, there is no period with this
-// label.
+// that has begun. This may differ from the period of the time that the clock shows: if clocks are set back, they show
+// an earlier time for a while, but the period continues. If clocks are set forward and skip a label, there is no period
+// with this label.
 type Calendar struct {
 	Location  *time.Location
 	Unit      Unit
@@ -32,8 +32,8 @@ type Calendar struct {
 	YearStart YearStart
 }
 
-// EndOfNever is the end of Never's only period in Unix seconds: a day before the end of the year 9999. The counter of
-// the period expires then.
+// EndOfNever is the end of Never's only period, in Unix seconds. It is a day before the end of the year 9999. The
+// counter of the period expires then.
 const EndOfNever = 253402214400
 
 var always = &Period{Label: "all", Wall: time.Unix(0, 0).UTC(), End: EndOfNever}
@@ -59,9 +59,9 @@ func (c Calendar) At(t time.Time) *Period {
 	return c.nth(c.Index(latest(at, c.Location) - c.DayStart))
 }
 
-// HasPeriod reports whether an instant is in a period for which numbers can be issued. This is so if its date, or the
-// date of its business day, is in the years 1970 to 9999. With Never, it is so from 1970 in UTC on, which is still 1969
-// west of Greenwich, until [EndOfNever].
+// HasPeriod reports whether numbers can be issued in the period of an instant. This is the case if the date of its
+// business day is in the years 1970 to 9999. With Never, the instant must be between the beginning of 1970 in UTC,
+// which is still 1969 west of Greenwich, and [EndOfNever].
 func (c Calendar) HasPeriod(t time.Time) bool {
 	p, at := c.With(Day).At(t), t.Unix()
 	if c.Unit == Never {
@@ -71,8 +71,8 @@ func (c Calendar) HasPeriod(t time.Time) bool {
 	return p.Start <= at && at < p.End && year >= 1970 && year <= 9999
 }
 
-// Beginning returns the period whose label contains the wall-clock time wall. The period is empty if clocks skipped its
-// label, as they skipped 30 December 2011 in Apia.
+// Beginning returns the period whose label contains the wall-clock time wall. The period is empty if clocks skipped the
+// label, as they did on 30 December 2011 in Apia.
 func (c Calendar) Beginning(wall time.Time) *Period { return c.nth(c.Index(wall.Unix())) }
 
 // Next returns the period that begins where p ends.
@@ -104,12 +104,12 @@ func (c Calendar) nth(i int64) *Period {
 	}
 }
 
-// firstMonday is 3 January of the year 0, in Unix seconds. The indices of labels count from there if the unit has a
-// fixed length, so no index is negative from the year 1 on.
+// firstMonday is Monday, 3 January of the year 0, in Unix seconds. The labels of units of a fixed length are numbered
+// from there, so that no index is negative from the year 1 on.
 const firstMonday = -62167046400
 
-// Index returns the index of the label that contains a wall-clock time. The indices number all labels in order,
-// including labels that the clock skipped. wall is the wall-clock time in Unix seconds, as if it were UTC.
+// Index returns the index of the label that contains a wall-clock time. All labels are numbered in order, including
+// labels that the clock skipped. wall is the wall-clock time in Unix seconds, as if it were UTC.
 func (c Calendar) Index(wall int64) int64 {
 	unit := units[c.Unit]
 	if unit.seconds > 0 {

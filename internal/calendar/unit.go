@@ -9,7 +9,7 @@ import (
 // A Unit is the length of the periods of a calendar.
 type Unit int
 
-// The units. They have the same values as package serial's Period constants.
+// The units have the same values as the constants of type Period in package serial.
 const (
 	Second Unit = iota + 1 // zero is not a unit
 	Minute
@@ -28,8 +28,8 @@ const daySeconds = 24 * 60 * 60
 // units has a row for each Unit.
 var units = [...]struct {
 	noun, plural string
-	months       int    // length in months; 0 if seconds has the length
-	seconds      int64  // length by the wall clock; 0 if months has it
+	months       int    // length in months, or 0 if the length is in seconds
+	seconds      int64  // length in seconds of the wall clock, or 0 if the length is in months
 	label, text  string // layouts of a label in keys and in messages, for time.Format; "" if no layout can print it
 }{
 	Second:  {"second", "seconds", 0, 1, "20060102150405", "2006-01-02 15:04:05"},
@@ -51,10 +51,11 @@ func (u Unit) Valid() bool { return Second <= u && u <= HalfYear }
 // Noun returns the word for one period, such as "day"; for Never, it returns "never".
 func (u Unit) Noun() string { return units[u].noun }
 
-// ShorterThanDay reports whether u is shorter than a day, and so has no day start.
+// ShorterThanDay reports whether u is shorter than a day. Such a unit has no day start.
 func (u Unit) ShorterThanDay() bool { return u < Day }
 
-// FormatLabel returns a period's label with separators, such as 2021-10-24. It returns any other text unchanged.
+// FormatLabel returns a period's label with separators, such as 2021-10-24. It returns any text that is not a label
+// unchanged.
 func FormatLabel(label string) string {
 	if len(label) > 4 && strings.IndexByte("WQH", label[4]) >= 0 {
 		return label[:4] + "-" + label[4:]
@@ -67,8 +68,8 @@ func FormatLabel(label string) string {
 	return label
 }
 
-// PeriodName returns the name of a period in a sentence, such as 24 October 2021. start and end are the first instant
-// of the period and the first instant after it, in the calendar's time zone.
+// PeriodName returns a readable name of a period, such as 24 October 2021. start and end are the first instant of the
+// period and the first instant after it, in the calendar's time zone.
 func (c Calendar) PeriodName(p *Period, start, end time.Time) string {
 	year, quarter := c.YearStart.YearOf(p.Wall)
 	inYear := fmt.Sprintf("%04d", year)

@@ -50,8 +50,8 @@ func (s YearStart) String() string { return s.First(2000).Format(dayLayout) }
 
 const dayLayout, ofYears, fromDay = "January 2", " of years", " from "
 
-// Name returns the name of the calendar, which is stored in the record of a series. It consists of the unit and, if
-// business years matter, of their start. businessYears says whether the template prints a part of a business year.
+// Name returns the name of the calendar, which is stored in the record of a series. It consists of the unit and, if the
+// business year matters, of its first day. businessYears is true if the template prints a part of the business year.
 func (c Calendar) Name(businessYears bool) string {
 	name, counts := units[c.Unit].plural, c.Unit == Year || c.Unit == HalfYear || c.Unit == Quarter
 	if c.YearStart == (YearStart{}) || !counts && !businessYears {

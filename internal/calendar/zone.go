@@ -10,10 +10,11 @@ import (
 //
 // begin cannot use time.Date. For a midnight that does not exist, time.Date returns 23:00 or 01:00, and for a midnight
 // that occurs twice, it may return the second one. Instead, begin visits the segments between two changes of the zone's
-// offset, in order. It starts two days before wall, because no zone differs from UTC by more than a day. The instant is
-// in the first segment whose clock reaches wall. If the clocks skipped wall, it is the start of that segment.
+// offset, in order. It starts two days before wall, because no zone differs from UTC by more than a day. The result is
+// in the first segment in which the clock reaches wall. If the clocks skipped wall, the result is the start of that
+// segment.
 func begin(wall int64, loc *time.Location) int64 {
-	from := int64(math.MinInt64) // the first segment began earlier
+	from := int64(math.MinInt64) // start of the segment; that of the first one is earlier than any result
 	for t := wall - 2*daySeconds; ; {
 		offset, end := segment(t, loc)
 		if reached := max(wall-offset, from); reached < end {
@@ -23,9 +24,9 @@ func begin(wall int64, loc *time.Location) int64 {
 	}
 }
 
-// latest returns the latest time that a wall clock in loc has shown up to the instant at. Both are in Unix seconds, the
-// time of the clock as if it were UTC. Usually it is the time that the clock shows at that instant. It is later if the
-// clocks were set back less than two days before.
+// latest returns the latest time that a wall clock in loc has shown up to the instant at. Both are in Unix seconds, and
+// the time of the clock is treated as if it were UTC. Usually the result is the time that the clock shows at that
+// instant. It is later if the clocks were set back less than two days before.
 func latest(at int64, loc *time.Location) int64 {
 	shown := int64(math.MinInt64)
 	for t := at - 2*daySeconds; ; {
@@ -41,8 +42,8 @@ func latest(at int64, loc *time.Location) int64 {
 // forever is the end of an endless segment.
 const forever = int64(1) << 60
 
-// segment returns how far clocks in loc are ahead of UTC at t, in seconds, and an instant after t until which that
-// offset lasts. Both instants are in Unix seconds.
+// segment returns the offset of clocks in loc from UTC at t, in seconds, and an instant after t up to which this offset
+// applies. Both instants are in Unix seconds.
 func segment(t int64, loc *time.Location) (offset, end int64) {
 	at := time.Unix(t, 0).In(loc)
 	_, ahead := at.Zone()
@@ -52,8 +53,8 @@ func segment(t int64, loc *time.Location) (offset, end int64) {
 	case until.IsZero():
 		end = forever
 	case end <= t:
-		// If a zone follows a rule, Go also ends segments at the end of the year. In leap years, it ends them a day too
-		// early, so the last day is in no segment. No zone changes its clocks on that day.
+		// For a zone that follows a rule, Go also ends a segment at the end of each year. In leap years, this end is a day
+		// too early, so the last day of the year is in no segment. No zone changes its clocks on that day.
 		end = t + 60*60
 	}
 	return int64(ahead), end
