@@ -13,12 +13,11 @@
 //	11      Brazilian NF-e keys   digits              one digit               1 in 55
 //	s10     UPU S10               8 digits            one digit               1 in 55
 //
-// Every algorithm detects every single wrong character, with two exceptions. 97-10 misses 1 in 97 letters that are
+// Every algorithm detects every single wrong character, with these exceptions. 97-10 misses 1 in 97 letters that are
 // typed as a digit, and 1 in 97 digits that are typed as a letter, because a letter counts as two digits and shifts
-// everything before it by one position. 11 and s10 miss 1 in 55 wrong digits among those that they cover, because they
-// have eleven remainders but only ten check digits, so two remainders have the same digit. These shares, and the shares
-// of swaps, assume that all remainders before the error are equally likely. In the numbers of one template, the shares
-// vary.
+// everything before it by one position. 11 and s10 miss 1 in 55 wrong digits, because two of their eleven remainders
+// have the same check digit. These shares, and the shares of swaps, assume that all remainders before the error are
+// equally likely. For the numbers of a template, the shares may differ.
 //
 // Neighbours are consecutive covered characters. The check counts as the last character. If it is printed elsewhere, a
 // swap of the check with a character next to it may be missed.
@@ -28,10 +27,10 @@ package checkdigit
 type Algorithm struct {
 	Name    string // name in a template, such as "luhn"
 	Width   int    // number of check characters
-	Letters bool   // ASCII letters and digits are covered, not only ASCII digits
-	Digits  int    // number of covered digits that the standard requires, all before the check; 0 for any number
+	Letters bool   // whether ASCII letters are covered, too, and not only ASCII digits
+	Digits  int    // number of covered digits that the standard requires, all before the check; 0 if any number is allowed
 
-	weights    string // weights of the digits, from the last digit backwards, repeated; "" without a weighted sum
+	weights    string // weights of the digits, from the last digit backwards, repeated; "" if there is no weighted sum
 	characters string // check characters, indexed by the remainder of the weighted sum
 }
 
@@ -54,10 +53,10 @@ var Algorithms = map[string]Algorithm{
 // of a type.
 const inline = 320
 
-// Append appends to b the check characters of parts, which count as one string. Characters that the algorithm does not
-// cover are skipped, and lower-case letters count as upper-case letters. If no character is covered, the check is that
-// of the standard's initial state. Append allocates only if b has to grow or if parts have more than 320 covered
-// characters.
+// Append appends the check characters of parts to b. The parts count as one string. Characters that the algorithm does
+// not cover are skipped, and lower-case letters count as upper-case letters. If no character is covered, the check
+// characters are those of an empty string. Append allocates only if b has to grow, or if parts have more than 320
+// covered characters.
 //
 // Append reads all parts before it writes, so b and parts may share an array. For example, this writes the check of a
 // number into its bytes at offset i:
@@ -77,7 +76,7 @@ func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
 			}
 		}
 	}
-	// Static calls: with a function variable, buf and parts would escape to the heap.
+	// The functions are called directly. If they were called through a variable, buf and parts would escape to the heap.
 	switch a.Name {
 	case "luhn":
 		for i := len(values) - 1; i >= 0; i -= 2 {
@@ -144,8 +143,8 @@ func damm(digits []byte) int {
 // recursive implements the algorithm "modulo 10, recursive" of Swiss payment slips. Each digit is added to the carry
 // modulo 10, and a table maps the sum to the next carry. The check makes the last sum 0.
 //
-// Suppose that two neighbours are swapped. The swap is missed if one of them makes the sum 4 and the other one 7 when
-// it comes first, because only for these two sums the table adds the same amount.
+// Suppose that two neighbours are swapped. The swap is missed if the sum is 4 when one of them comes first, and 7 when
+// the other one does, because these are the only two sums to which the table adds the same amount.
 func recursive(digits []byte) int {
 	carry := 0
 	for _, d := range digits {
@@ -155,11 +154,11 @@ func recursive(digits []byte) int {
 }
 
 // hybrid implements the hybrid system MOD m+1,m of ISO 7064. Each value is added modulo m, where m is used instead of
-// 0, and the sum is doubled modulo m+1. The check makes the last sum 1.
+// 0, and the sum is doubled modulo m+1. The check character makes the last sum 1.
 //
-// Suppose that two neighbours are swapped. The swap is missed if one of them makes the sum m/2 and the other one m/2+1
-// when it comes first. Doubling adds s, modulo m, to a sum s of up to m/2, and s−1 to a larger sum, so it adds the same
-// amount only to these two sums.
+// Suppose that two neighbours are swapped. The swap is missed if the sum is m/2 when one of them comes first, and m/2+1
+// when the other one does. Modulo m, doubling adds s to a sum s of up to m/2, and s−1 to a larger sum. So these are the
+// only two sums to which it adds the same amount.
 func hybrid(values []byte, m int) int {
 	product := m
 	for _, v := range values {
@@ -185,7 +184,7 @@ func mod97(values []byte) int {
 			remainder *= 10
 		}
 		remainder = remainder*10 + uint64(v)
-		if remainder > 1e15 { // three more digits still fit; dividing each time would take longer than the rest
+		if remainder > 1e15 { // three more digits still fit; a division for each value would take most of the time
 			remainder %= 97
 		}
 	}
