@@ -1,9 +1,9 @@
 // Package ff1 implements the format-preserving encryption FF1 of NIST SP 800-38G. It maps the numbers of a fixed width
 // one to one onto numbers of the same width. The mapping cannot be computed or reversed without the key.
 //
-// Names in the code are those of algorithms 7 and 8 of the standard. The standard works on strings of numerals. This
-// package works on the integers that they represent, with the most significant numeral first. Each half of a string
-// fits into 64 bits here, so no big integers are needed.
+// The names in the code are those of algorithms 7 and 8 of the standard. The standard works on strings of numerals.
+// This package works on the integers that these strings represent, with the most significant numeral first. Each half
+// of a string fits into 64 bits, so no big integers are needed.
 package ff1
 
 import (
@@ -25,9 +25,9 @@ type Cipher struct {
 	p     [blockSize - 4]byte // P without t
 }
 
-// New returns a cipher for numbers of width numerals in the given radix, which are the integers from 0 to radix^width −
-// 1. It returns an error unless the key has 16, 24 or 32 bytes, for AES-128, AES-192 or AES-256. New copies the key, so
-// the caller may overwrite it.
+// New returns a Cipher for numbers of width numerals in the given radix. These numbers are the integers from 0 to
+// radix^width − 1. New returns an error unless the key has 16, 24 or 32 bytes, for AES-128, AES-192 or AES-256. It
+// copies the key, so the caller may overwrite it.
 //
 // The caller must make sure that radix is 2 to 36, that there are at least 1,000,000 numbers, and that they fit into an
 // int64. SP 800-38G requires a million numbers, because the plaintexts of a smaller domain can be computed from enough
@@ -48,14 +48,14 @@ func New(key []byte, radix, width int) (*Cipher, error) {
 	return c, nil
 }
 
-// Encrypt encrypts n. Each tweak gives a different mapping. It may have any length, and need not be secret. Encrypt
-// panics if n is not one of the cipher's numbers.
+// Encrypt encrypts n. Each tweak results in a different mapping. A tweak may have any length, and does not have to be
+// secret. Encrypt panics if n is not one of the cipher's numbers.
 func (c *Cipher) Encrypt(tweak []byte, n int64) int64 {
 	return c.join(c.roundFunction(tweak).encrypt(c.split(n)))
 }
 
-// Decrypt reverses [Cipher.Encrypt] with the same tweak, and panics in the same case. It does not detect a wrong tweak
-// or key: the result is then another number.
+// Decrypt reverses [Cipher.Encrypt] with the same tweak, and panics in the same case. It cannot detect a wrong tweak or
+// key. The result is then another number.
 func (c *Cipher) Decrypt(tweak []byte, n int64) int64 {
 	return c.join(c.roundFunction(tweak).decrypt(c.split(n)))
 }
@@ -81,7 +81,7 @@ type roundFunction struct {
 // CBC-MAC, and only the last block of its input depends on the round. That block consists of the end of the tweak,
 // zeros, i in one byte, and NUM in b bytes.
 func (c *Cipher) roundFunction(tweak []byte) *roundFunction {
-	f := &roundFunction{Cipher: c} // on the heap, since cipher.Block is an interface: the only allocation
+	f := &roundFunction{Cipher: c} // the only allocation; it is on the heap because cipher.Block is an interface
 	copy(f.r[:], c.p[:])
 	binary.BigEndian.PutUint32(f.r[blockSize-4:], uint32(len(tweak)))
 	c.block.Encrypt(f.fixed[:], f.r[:])
@@ -95,7 +95,7 @@ func (c *Cipher) roundFunction(tweak []byte) *roundFunction {
 	return f
 }
 
-// add XORs a block, padded with zeros, into fixed. It does not use subtle.XORBytes, with which tweaks would escape to
+// add XORs a block, padded with zeros, into fixed. It does not use subtle.XORBytes, because tweaks would then escape to
 // the heap.
 func (f *roundFunction) add(block []byte) {
 	for i, c := range block {
@@ -124,7 +124,7 @@ func (f *roundFunction) decrypt(a, b uint64) (uint64, uint64) {
 }
 
 // y returns the y of the standard in round i, modulo m. num is the half that the round does not change. y consists of
-// the first d bytes of S. They are bytes of R, because d is 8 if b is at most 4, and 12 otherwise.
+// the first d bytes of S. These are bytes of R, because d is 8 if b is at most 4, and 12 otherwise.
 func (f *roundFunction) y(i int, num, m uint64) uint64 {
 	f.r = f.fixed
 	f.r[blockSize-1-f.b] ^= byte(i)
