@@ -9,9 +9,9 @@ import (
 // An alphabet is a set of digits for printing sequences.
 type alphabet struct {
 	name, digits string
-	maxWidth     int    // largest width with which every sequence is below 10^15
-	noun         string // name of the digits in messages
-	least        int64  // smallest sequence, which is printed with the first digit only
+	maxWidth     int    // largest width at which every sequence is below 10^15
+	noun         string // word for the digits in messages
+	least        int64  // smallest sequence, which is printed with only the first digit
 }
 
 var decimal = &alphabet{"decimal", digits, maxDigits, "decimal digits", 0}
@@ -25,10 +25,10 @@ var alphabets = map[string]*alphabet{
 	"alpha":   {"alpha", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", 9, "letters", 1},
 }
 
-// zeros is as long as the widest padding.
+// zeros contains the widest possible padding.
 const zeros = "000000000000000"
 
-// largest returns the largest sequence of width digits. width is at most maxWidth.
+// largest returns the largest sequence of width digits. width must be at most maxWidth.
 func (a *alphabet) largest(width int) int64 {
 	n := int64(1)
 	for range width {
@@ -37,10 +37,10 @@ func (a *alphabet) largest(width int) int64 {
 	return n - 1 + a.least
 }
 
-// appendPadded appends n, padded on the left to width digits. An n that is wider, or less than a.least, is appended in
-// decimal.
+// appendPadded appends n, padded on the left to width digits. If n needs more digits, or is less than a.least, it is
+// appended in decimal.
 func appendPadded(b []byte, n int64, width int, a *alphabet) []byte {
-	// The difference is unsigned, so that an n that is too small becomes wider than any field.
+	// The difference is unsigned. So if n is too small, it is a large number that does not fit into any field.
 	at, base, rest := len(b), uint64(len(a.digits)), uint64(n-a.least)
 	b = append(b, zeros[:width]...)
 	for i := len(b) - 1; i >= at && (rest > 0 || a.digits[0] != '0'); i-- {
@@ -53,11 +53,11 @@ func appendPadded(b []byte, n int64, width int, a *alphabet) []byte {
 	return b
 }
 
-// readable returns a part of a number for an error message. If the width of a field has cut a character, the result
-// contains … in its place.
+// readable returns a part of a number for an error message. If the part begins or ends in the middle of a character,
+// the result contains … instead of the incomplete character.
 func readable(part string) string { return strings.ToValidUTF8(part, "…") }
 
-// parseDigits is the inverse of appendPadded, for an n that is not wider than its padding.
+// parseDigits is the inverse of appendPadded for integers that fit into the width.
 func parseDigits(s string, a *alphabet) (int64, error) {
 	v := int64(0)
 	for i := range len(s) {

@@ -10,7 +10,7 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// partValues has the value of each part of a date.
+// partValues contains the value of each part of a date.
 type partValues [len(parts)]int
 
 // valuesAt returns the values of the parts at a wall-clock time. wall is that time as if it were UTC.
@@ -55,12 +55,12 @@ func (l *layout) read(s string) (r partValues, err error) {
 	return r, nil
 }
 
-// sortableDates contains sequences of tokens. Integers sort as dates do if they consist of the first tokens of one of
-// the sequences, or of no tokens at all.
+// sortableDates lists the dates that sort as integers. A date sorts as an integer if its tokens are the first tokens of
+// a word of the list, or if it has no tokens.
 const sortableDates = " yyyyMMddHHmmss yyyyDDDHHmmss GGGGWW FFFFQ FFFFS EEEE"
 
-// sortable returns the digits of a printed date, ordered from coarse to fine parts. It returns false if integers with
-// these digits would not sort as dates do.
+// sortable returns the digits of a printed date, ordered from coarse to fine parts. ok is false if integers of these
+// digits would not sort in the order of the dates.
 func (l *layout) sortable(date string) (digits []byte, ok bool) {
 	r, err := l.read(date)
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 
 // Dates are the dates that a template prints for a calendar's periods.
 type Dates struct {
-	layout          // empty for a template without a date
+	layout          // layout of the template, empty if there is no date
 	usual    layout // default layout, which distinguishes the calendar's periods
 	calendar calendar.Calendar
-	Vary     bool                                // the date may change within a period
-	repeat   bool                                // a date may recur after another one
+	Vary     bool                                // whether the date may change within a period
+	repeat   bool                                // whether the same date may be printed again after another date
 	cache    [8192]atomic.Pointer[calendar.Span] // recently found spans, each in a slot near the hash of its date
 }
 
-// usualDates has a date layout for each unit that distinguishes its periods.
+// usualDates contains a date layout for each unit, which distinguishes the periods of this unit.
 var usualDates = [...]string{
 	calendar.Second: "yyyyMMddHHmmss", calendar.Minute: "yyyyMMddHHmm", calendar.Hour: "yyyyMMddHH",
 	calendar.Day: "yyyyMMdd", calendar.Month: "yyyyMM", calendar.Year: "yyyy",
@@ -44,7 +44,7 @@ func Usual(c calendar.Calendar) string {
 	return strings.Replace(text, "{date:}", "", 1)
 }
 
-// check returns an error if the dates do not distinguish the calendar's periods, or do not suit the calendar.
+// check returns an error if the dates do not distinguish the calendar's periods, or if they do not suit the calendar.
 func (d *Dates) check() error {
 	for _, f := range d.fields {
 		switch {
@@ -61,8 +61,8 @@ func (d *Dates) check() error {
 	return fmt.Errorf("%s; print %s", d.ambiguity(), d.usual.text)
 }
 
-// Named returns the unit whose periods the date distinguishes exactly. It returns false if there is no such unit, if
-// the template has no date, or if the date already distinguishes the calendar's periods.
+// Named returns the unit whose periods correspond exactly to the printed dates. It returns false if there is no such
+// unit, if the template has no date, or if the dates distinguish the periods of the calendar.
 func (d *Dates) Named() (calendar.Unit, bool) {
 	start := d.calendar.YearStart
 	if d.text == "" || d.determines(&d.usual, start) {
@@ -77,8 +77,8 @@ func (d *Dates) Named() (calendar.Unit, bool) {
 	return 0, false
 }
 
-// ambiguity returns the reason why the dates do not distinguish the calendar's periods. This is a missing part, or two
-// days in different periods that print the same date.
+// ambiguity returns the reason why the dates do not distinguish the calendar's periods. The reason is a missing part,
+// or an example of two days in different periods with the same printed date.
 func (d *Dates) ambiguity() string {
 	noun := d.calendar.Unit.Noun()
 	dates := d.usual.has[year] && !slices.Contains(d.has[dayOfYear:hour], true)
@@ -110,7 +110,7 @@ func (d *Dates) ambiguity() string {
 	return fmt.Sprintf("%s does not tell %ss apart in every calendar", d.text, noun)
 }
 
-// checkYear returns an error if a year would be printed like another year at the wall-clock time wall.
+// checkYear returns an error if a year of the date at the wall-clock time wall cannot be printed unambiguously.
 func (d *Dates) checkYear(wall time.Time) error {
 	r := valuesAt(wall, d.calendar.YearStart)
 	for i := range d.fields {
@@ -130,7 +130,7 @@ func (d *Dates) checkYear(wall time.Time) error {
 	return nil
 }
 
-// append appends the date at a wall-clock time. wall is that time as if it were UTC.
+// append appends the date at the wall-clock time wall, which is given as if it were UTC.
 func (d *Dates) append(b []byte, wall time.Time) []byte {
 	r := valuesAt(wall, d.calendar.YearStart)
 	for i := range d.fields {
@@ -153,7 +153,8 @@ func (d *Dates) PrintBusinessYear() bool {
 	return d.has[businessYear] || d.has[businessEnd] || d.has[half] || d.has[quarter]
 }
 
-// SpanAt returns the span that contains an instant. The error is not nil if the date of the span cannot be printed.
+// SpanAt returns the span that contains an instant. If the date of the span cannot be printed, it also returns an
+// error.
 func (d *Dates) SpanAt(at time.Time) (calendar.Span, error) {
 	s, c := d.SpanOf(d.calendar.At(at)), d.calendar
 	wall := s.Wall
@@ -175,7 +176,7 @@ func (d *Dates) SpanAt(at time.Time) (calendar.Span, error) {
 }
 
 // CheckPeriod returns an error if no date of a period can be printed. The years that can be printed are consecutive, so
-// it is enough to check the first and the last date. Only the period of Never may have printable years between them.
+// it is enough to check the first and the last date. In the period of Never, years in between can always be printed.
 func (d *Dates) CheckPeriod(p *calendar.Period) error {
 	err := d.checkYear(p.Wall)
 	if err == nil || !d.Vary {
@@ -187,8 +188,8 @@ func (d *Dates) CheckPeriod(p *calendar.Period) error {
 	return err
 }
 
-// SpanOf returns a whole period as a span, for a number whose time of issue within the period is unknown. The span has
-// no Date if the date may vary within the period.
+// SpanOf returns a complete period as a span, for a number whose time of issue within the period is not known. The span
+// has no Date if the date may change within the period.
 func (d *Dates) SpanOf(p *calendar.Period) calendar.Span {
 	s := calendar.Span{Period: *p, From: p.Start, To: p.End}
 	if !d.Vary {
@@ -200,11 +201,11 @@ func (d *Dates) SpanOf(p *calendar.Period) calendar.Span {
 var seed = maphash.MakeSeed()
 
 // Find returns the first span in which a date is printed. It caches recent results, because many numbers have the same
-// date. The cache is large enough for the days of ten years, because each may be in one of several slots.
+// date. The cache has room for the days of more than ten years, because each span may be in one of several slots.
 func (d *Dates) Find(text string) (*calendar.Span, error) {
 	const tries = 8
 	hash := maphash.String(seed, text)
-	slot := &d.cache[hash%uint64(len(d.cache))] // overwritten unless another slot is free
+	slot := &d.cache[hash%uint64(len(d.cache))] // slot to overwrite if none of the slots is free
 	for i := range uint64(tries) {
 		next := &d.cache[(hash+i)%uint64(len(d.cache))]
 		s := next.Load()
@@ -220,8 +221,8 @@ func (d *Dates) Find(text string) (*calendar.Span, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The period may have begun before 1970, so the error is ignored. Unlike text, s.Date does not keep the whole number
-	// in memory.
+	// The period may have begun before 1970, so the error is ignored. s.Date is a new string. The cache must not contain
+	// text, which would keep the number that it is part of in memory.
 	s, _ := d.SpanAt(at)
 	if s.From >= s.To {
 		return nil, fmt.Errorf("%s is not before the end of %s", text, calendar.FormatLabel(s.Label))
@@ -237,7 +238,8 @@ func (d *Dates) first(s string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	// Without the hour, the same minute recurs every hour. Without the minute, the same second recurs every minute.
+	// Without the hour, the same minute is printed every hour. Without the minute, the same second is printed every
+	// minute.
 	finest, step, times := c.With(d.Finest), time.Hour, 1
 	if d.has[second] && !d.has[minute] {
 		step, times = time.Minute, 60
@@ -278,7 +280,8 @@ func (d *Dates) describe(r partValues, s string) string {
 	return d.calendar.Unit.Noun() + " " + text[:digits+(digits-4)/2]
 }
 
-// candidates returns the first day on which a parsed date may be printed, and the number of days to try from there on.
+// candidates returns the first day on which a parsed date may be printed, and the number of days to try from that day
+// on.
 func (d *Dates) candidates(r partValues) (first time.Time, days int) {
 	start := d.calendar.YearStart
 	date := func(y, m, day int) time.Time { return time.Date(y, time.Month(m), day, 0, 0, 0, 0, time.UTC) }

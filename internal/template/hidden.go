@@ -29,16 +29,17 @@ func (t *Template) Hide(key []byte, prefix, counter string) error {
 	return nil
 }
 
-// tweak appends the tweak for a counter, which is its key in Redis. So each counter has its own encryption.
+// tweak appends the tweak for a counter, which is the key of the counter in Redis. So the encryption of each counter is
+// different.
 func (t *Template) tweak(b []byte, typ, label string) []byte {
 	b = append(append(b, t.prefix...), ":{"...)
 	b = append(append(b, cmp.Or(t.counter, typ)...), "}:"...)
 	return append(b, label...)
 }
 
-// PrintMark returns a hash of the settings that all processes must share, because otherwise two of them could print the
-// same number for different sequences of a period. These are the order of fields and tokens, the alphabet, the check
-// digit and the key. Widths, literals and the spellings of tokens are not part of the hash.
+// PrintMark returns a hash of the settings that must be the same in all processes, because otherwise two sequences of a
+// period could be printed as the same number. These settings are the order of fields and tokens, the alphabet, the
+// check digit and the key. Widths, literals and the spellings of tokens are not part of the hash.
 func (t *Template) PrintMark() string {
 	marks := [...]string{
 		fieldLiteral: "", fieldType: "type;", fieldSeq: "seq:" + t.alphabet.name + ";",

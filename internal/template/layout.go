@@ -14,15 +14,16 @@ import (
 type layout struct {
 	text   string // text in the template
 	fields []field
-	tokens []string         // tokens in their form for the print mark
-	has    [len(parts)]bool // set of printed parts
+	tokens []string         // tokens as they are part of the print mark
+	has    [len(parts)]bool // set of the printed parts
 	Finest calendar.Unit    // shortest unit after which the output changes; calendar.Day without a time of day
 }
 
 // A part is the part of a date that a token prints.
 type part int
 
-// The parts, ordered from coarse to fine within each way to write dates. The letters are those of [layout.known].
+// These are the parts. Within each way to write dates, they are ordered from coarse to fine. The letters are those of
+// [layout.known].
 const (
 	separator    part = iota
 	year              // Y
@@ -64,12 +65,12 @@ var parts = [...]partKind{
 	second:       {"the second (ss)", []string{"ss"}, calendar.Second},
 }
 
-// A form says how a token prints its part. With the zero form, the token prints as many digits as it has letters.
+// A form determines how a token prints its part. With the zero form, the token prints as many digits as it has letters.
 type form struct {
-	mark  string      // token in the print mark; "" for the usual one
+	mark  string      // token in the print mark, or "" for the usual token of the part
 	plus  int         // number that is added to the value
-	names *[12]string // names that are printed instead of the values 1 to 12
-	run   string      // possible characters of a form of variable width, otherwise ""
+	names *[12]string // names that are printed instead of the values 1 to 12, or nil
+	run   string      // characters of a form of variable width, or "" if the width is fixed
 }
 
 const digits = "0123456789"
@@ -92,7 +93,7 @@ var years = []part{year, weekYear, businessYear, businessEnd}
 const allowedTokens = "want yyyy, yy, BBBB, BB, MM, M, MMM, Mmm, R, dd, d, DDD, GGGG, GG, WW, FFFF, FF, EEEE, EE, " +
 	"S, Q, HH, mm, ss, separators and 'quoted text'"
 
-// quoted matches quoted text at the beginning. Two quotes mean one quote, also within quoted text.
+// quoted matches quoted text at the beginning of a string. Two quotes mean one quote, also within quoted text.
 var quoted = regexp.MustCompile(`^(?:''|'(?:[^']|'')+')`)
 
 // parseLayout parses the layout of a date field. YYYY and DD, which are common in other libraries, mean yyyy and dd.
@@ -142,7 +143,8 @@ func cutToken(s string) string {
 	return token
 }
 
-// appendText appends a literal, or a separator of a date. It joins the text to a literal or separator right before it.
+// appendText appends a literal, or a separator of a date. If the last field is a literal or separator of the same kind,
+// the text is added to this field.
 func appendText(fields []field, kind fieldKind, text string) []field {
 	if last := len(fields) - 1; last >= 0 && fields[last].kind == kind && fields[last].part == separator {
 		text = fields[last].text + text
@@ -162,11 +164,12 @@ func (f *field) width(s string, atEnd bool) int {
 	return len(s) - len(strings.TrimLeft(s, f.run))
 }
 
-// isShort reports whether f is a year with two digits, which means one of the years 2000 to 2099.
+// isShort reports whether f is a year of two digits, which stands for a year from 2000 to 2099.
 func (f *field) isShort() bool { return len(f.text) == 2 && slices.Contains(years, f.part) }
 
-// known returns the parts that the printed date determines: any two dates with the same output have the same values of
-// these parts. A part is known only together with the others of its unit, such as the week year with the week.
+// known returns the parts that a printed date determines. Any two dates that are printed the same have the same values
+// of these parts. A part counts as known only if the parts that it depends on are known, too: a week needs its week
+// year, for example.
 func (l *layout) known(start calendar.YearStart) (k [len(parts)]bool) {
 	// The documentation of WithTemplate contains these rules as a table.
 	Y, M, D, N := l.has[year], l.has[month], l.has[day], l.has[dayOfYear]
@@ -192,8 +195,8 @@ func (l *layout) known(start calendar.YearStart) (k [len(parts)]bool) {
 	return k
 }
 
-// determines reports whether any two dates with the same output of l also have the same output of other. If l does not
-// determine itself, its output recurs after another output, as the day alone recurs every month.
+// determines reports whether any two dates that l prints the same are also printed the same by other. If l does not
+// determine itself, the same text is printed again after another text, as a day without its month is every month.
 func (l *layout) determines(other *layout, start calendar.YearStart) bool {
 	known := l.known(start)
 	for p, has := range other.has {

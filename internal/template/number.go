@@ -14,9 +14,9 @@ import (
 	"github.com/dailyserial/serial/internal/checkdigit"
 )
 
-// PrintNumber returns a printed number, or "" if the template prints a date and date is "". date is the printed date,
-// and label that of the period, on which a hidden sequence depends. A sequence that is too wide for the template is
-// printed in full, in decimal.
+// PrintNumber returns a printed number. It returns "" if the template prints a date and date is "". date is the printed
+// date. label is the label of the period, which is needed to hide the sequence. A sequence that is too wide for the
+// template is printed with all its digits, in decimal.
 func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 	if date == "" && t.Dates.text != "" {
 		return ""
@@ -51,7 +51,7 @@ func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 }
 
 // Instants returns the first instant of a span's period, and the first instant at which the span's date is printed in
-// that period. The second one is zero if the date is unknown.
+// that period. The second instant is zero if the date is not known.
 func (d *Dates) Instants(s *calendar.Span) (start, date time.Time) {
 	if from := s.From; s.Date != "" || d.text == "" {
 		if d.repeat {
@@ -64,8 +64,8 @@ func (d *Dates) Instants(s *calendar.Span) (start, date time.Time) {
 	return time.Unix(s.Start, 0).In(d.calendar.Location), date
 }
 
-// Int64 returns a number as one integer. Its digits are those of the printed date, ordered from coarse to fine parts,
-// and then those of the padded sequence.
+// Int64 returns a number as an integer. It consists of the digits of the printed date, ordered from coarse to fine
+// parts, and of the padded sequence.
 func (t *Template) Int64(date string, seq int64) (int64, error) {
 	switch {
 	case t.cipher != nil:
@@ -90,14 +90,15 @@ func (t *Template) Int64(date string, seq int64) (int64, error) {
 // A Number is a parsed number. Its Type is a substring of the parsed text.
 type Number struct {
 	Type string
-	Span *calendar.Span // first span of its date
+	Span *calendar.Span // first span in which the date is printed
 	Seq  int64
 }
 
 // Blanks contains the whitespace with which databases and spreadsheets pad strings.
 const Blanks = " \t\u00a0"
 
-// ParseStored parses a number that may be padded with [Blanks]. The template itself may also begin or end with Blanks.
+// ParseStored parses a number that may be padded with [Blanks]. It also accepts a number whose template begins or ends
+// with Blanks.
 func (t *Template) ParseStored(s string) (Number, error) {
 	trimmed := strings.Trim(s, Blanks)
 	n, err := t.ParseNumber(trimmed)
@@ -120,9 +121,9 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 	}
 	var wrongSeq, wrongDate error // returned only if the check digit is right
 	if t.Dates.text == "" {
-		n.Span, _ = t.Dates.Find("") // of the period that never ends
+		n.Span, _ = t.Dates.Find("") // span of the only period
 	}
-	end := 0 // end of the text read so far
+	end := 0 // offset of the end of the text that has been read
 	read := func(width int) string {
 		end += width
 		return s[end-width : end]
@@ -171,13 +172,13 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 	return n, nil
 }
 
-// An impossible error says why a date does not exist in a number that is otherwise correct.
+// An impossible is the reason why no number has the date of a string that otherwise has the form of a number.
 type impossible struct{ error }
 
 func (impossible) Is(target error) bool { return target == ErrImpossibleDate }
 
-// checkTypeIn returns an error if the template cannot print the type s[from:to]. If the end of the type cuts a
-// character, the error message contains the whole character.
+// checkTypeIn returns an error if the template cannot print the type s[from:to]. If to is in the middle of a character,
+// the error message contains the complete character.
 func (t *Template) checkTypeIn(s string, from, to int) error {
 	err := t.CheckType(s[from:to])
 	for err != nil && to < len(s) && !utf8.RuneStart(s[to]) {
@@ -187,11 +188,11 @@ func (t *Template) checkTypeIn(s string, from, to int) error {
 	return err
 }
 
-// widths has the widths of a number's fields in bytes, by kind.
+// widths contains the widths of a number's fields in bytes, by kind.
 type widths [fieldKinds]int
 
-// widthsIn returns the widths of the fields of the number s. What remains between the fields before and after the type
-// is the type. Without a type, nothing may remain.
+// widthsIn returns the widths of the fields of the number s. It removes the fields before and after the type from both
+// ends of s. The rest is the type. If the template prints no type, the rest must be empty.
 func (t *Template) widthsIn(s string) (w widths, err error) {
 	least, typ := t.fixed, len(t.fields)
 	if t.Typed {
@@ -225,7 +226,7 @@ func (t *Template) widthsIn(s string) (w widths, err error) {
 	return w, nil
 }
 
-// checkSeq returns an error if the template would not print the sequence as text. It does not check hidden sequences.
+// checkSeq returns an error if text is not how the template would print a sequence. It does not check hidden sequences.
 func (t *Template) checkSeq(seq int64, text string) error {
 	switch {
 	case t.cipher != nil:
@@ -237,8 +238,8 @@ func (t *Template) checkSeq(seq int64, text string) error {
 	return nil
 }
 
-// appendCheck appends the check characters of number to b. They belong at offset at, and what number contains there is
-// ignored.
+// appendCheck appends the check characters of number to b. at is their offset in number. The characters that number
+// contains there are ignored.
 func appendCheck(a checkdigit.Algorithm, b, number []byte, at int) []byte {
 	before, after := number[:at], number[at+a.Width:]
 	if a.Name == "97-10" { // as in ISO 11649, where RF and the check digits are printed first but count last

@@ -1,5 +1,5 @@
-// Package template parses templates, and prints and parses numbers. It accepts a template only if it can prove that no
-// two numbers are printed the same.
+// Package template parses templates, and prints and parses numbers. [Template.Prove] accepts a template only if no two
+// numbers can be printed the same.
 package template
 
 import (
@@ -22,11 +22,11 @@ import (
 const Default = "{type}{date:yyyyMMdd}{seq:4}"
 
 const (
-	maxDigits   = 15  // of a sequence; Lua numbers are doubles, which cannot represent all sequences of 16 digits
-	maxTemplate = 256 // bytes; the template is stored with every answer for NextOnce
+	maxDigits   = 15  // digits of a sequence; Lua numbers are doubles, which cannot represent all integers of 16 digits
+	maxTemplate = 256 // bytes of a template, which is stored with every answer for NextOnce
 )
 
-// MaxSequence is the largest sequence that any template prints.
+// MaxSequence is the largest sequence that a template can print.
 const MaxSequence int64 = 1e15 - 1
 
 // These errors are exported by package serial.
@@ -41,22 +41,22 @@ var (
 // sequence that may grow, and parts of the date without padding.
 type Template struct {
 	Dates    Dates
-	Typed    bool // the template prints the type
+	Typed    bool // whether the template prints the type
 	text     string
 	fields   []field // literals, type, tokens and separators of the date, sequence and check, in order
 	least    widths  // minimum widths of the fields
 	fixed    int     // sum of the minimum widths, without the type
 	seqWidth int     // width to which the sequence is padded, in digits
 	seqAt    int     // offset in text at which the field of the sequence begins
-	seqEnd   int     // offset in text at which it ends
-	grows    bool    // the sequence may be wider than seqWidth
+	seqEnd   int     // offset in text at which the field of the sequence ends
+	grows    bool    // whether the sequence may be wider than seqWidth
 	alphabet *alphabet
-	check    checkdigit.Algorithm // zero without a check digit
+	check    checkdigit.Algorithm // algorithm of the check digit, or zero if there is none
 
-	cipher      *ff1.Cipher // nil unless sequences are hidden
+	cipher      *ff1.Cipher // cipher that hides sequences, or nil
 	prefix      string      // prefix of keys in Redis, for the tweak
-	counter     string      // name of the counter that all types share, for the tweak; "" for none
-	Fingerprint string      // hash that identifies the key of the cipher; "" without a cipher
+	counter     string      // name of the counter that all types share, for the tweak, or ""
+	Fingerprint string      // hash that identifies the key of the cipher, or "" if there is none
 }
 
 type fieldKind int
@@ -75,16 +75,16 @@ var fieldNames = [...]string{fieldType: "type", fieldSeq: "seq", fieldDate: "dat
 // A field is a part of a template or of a date layout.
 type field struct {
 	kind fieldKind
-	part part   // part of a date; separator outside date layouts
-	text string // literal, token, or zeros for a sequence or check; as wide as the field
+	part part   // part of a date that a token prints; separator for all other fields
+	text string // literal or token, or zeros for a sequence or check; as wide as the field
 	form        // form of a token; a sequence that may grow has a run of digits
 }
 
 // allowedFields is the end of error messages about a template.
 const allowedFields = "want {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM}, each once"
 
-// Parse parses a template for the numbers of a calendar. It does not check that numbers are distinct; [Template.Prove]
-// does.
+// Parse parses a template for the numbers of a calendar. It does not check whether the printed numbers are distinct;
+// call [Template.Prove] for this.
 func Parse(template string, c calendar.Calendar) (*Template, error) {
 	t := &Template{text: template, alphabet: decimal}
 	d := &t.Dates
@@ -97,7 +97,7 @@ func Parse(template string, c calendar.Calendar) (*Template, error) {
 	return t, nil
 }
 
-// pieces matches the first piece of a template, which is a double brace, a field or a literal.
+// pieces matches the first piece of a template: a double brace, a field or a literal.
 var pieces = regexp.MustCompile(`^(?:\{\{|\}\}|\{[^}]*\}|[^{}]+)`)
 
 func (t *Template) parse() error {
@@ -146,13 +146,13 @@ func (t *Template) parse() error {
 	return t.checkDigits()
 }
 
-// checkDigits checks the number of printed digits, if the standard of the check digit requires a certain number before
-// the check digit and none after it. Types do not contain digits then; see CheckType.
+// checkDigits returns an error if the standard of the check digit requires a certain number of digits before the check
+// digit and none after it, and the template prints other digits. Types then contain no digits; see CheckType.
 func (t *Template) checkDigits() error {
 	if t.check.Digits == 0 {
 		return nil
 	}
-	var printed [2]int // before and after the check digit
+	var printed [2]int // number of digits before and after the check digit
 	side := 0
 	for _, f := range t.fields {
 		switch {
@@ -235,9 +235,9 @@ func (t *Template) parseSeq(arg string) error {
 	return nil
 }
 
-// checkRuns returns an error if a field of variable width may run into its neighbour. Otherwise, number 11 of type A
-// could be printed like number 1 of type A1. If there is a literal on either side, all digits between them belong to
-// the field.
+// checkRuns returns an error if the text of a field of variable width could be confused with its neighbours. For
+// example, number 11 of type A could be printed like number 1 of type A1. There is no confusion if a literal is on each
+// side of the field, because all digits between the literals then belong to the field.
 func (t *Template) checkRuns() error {
 	for i := range t.fields {
 		f := &t.fields[i]
@@ -257,7 +257,7 @@ func (t *Template) checkRuns() error {
 			if j > i {
 				decode, where = utf8.DecodeRuneInString, "after it that does not begin with a %s, such as -, or the end"
 			}
-			// Next to a sequence, the name of a month is as good as a literal. Tokens without padding need a separator.
+			// Next to a sequence, the name of a month is sufficient, too. Tokens without padding need a literal or separator.
 			isText := next.kind == fieldLiteral ||
 				next.kind == fieldDate && (next.part == separator || next.names != nil && f.kind == fieldSeq)
 			if c, _ := decode(next.text); j != i && (!isText || refused(c)) {
@@ -274,7 +274,7 @@ func find(fields []field, kind fieldKind) int {
 }
 
 // Prove returns an error if the template could print the same number in two periods, or for two types that do not share
-// their counter, or if its date does not suit the calendar.
+// a counter, or if its date does not suit the calendar. shared is true if all types share a counter.
 func (t *Template) Prove(shared bool) error {
 	d := &t.Dates
 	if !t.Typed && !shared {
@@ -300,12 +300,12 @@ func (t *Template) Largest() int64 {
 	return t.alphabet.largest(t.seqWidth)
 }
 
-// PrintSeq returns a sequence as the template would print it if it were not hidden.
+// PrintSeq returns a sequence as the template would print it if sequences were not hidden.
 func (t *Template) PrintSeq(seq int64) string {
 	return string(appendPadded(nil, seq, t.seqWidth, t.alphabet))
 }
 
-// Widen returns the template's text with a sequence that is one character wider.
+// Widen returns the text of a template whose sequence is one digit wider.
 func (t *Template) Widen() string {
 	name := ""
 	if t.alphabet != decimal {
@@ -314,9 +314,9 @@ func (t *Template) Widen() string {
 	return fmt.Sprintf("%s{seq:%d%s}%s", t.text[:t.seqAt], t.seqWidth+1, name, t.text[t.seqEnd:])
 }
 
-// CheckType returns an error if the template cannot print a type. If it prints no type, only "" is allowed. With check
-// digits that cover letters, types must be ASCII. With check digits that require a certain number of digits, types must
-// not contain ASCII digits.
+// CheckType returns an error if the template cannot print a type. If the template has no {type}, only "" is allowed. If
+// the check digit covers letters, types must be ASCII. If the check digit requires a certain number of digits, types
+// must not contain ASCII digits.
 func (t *Template) CheckType(typ string) error {
 	if !t.Typed {
 		if typ != "" {
