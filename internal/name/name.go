@@ -13,15 +13,15 @@ import (
 
 const maxBytes = 64
 
-// Check returns an error if a type or a key prefix is invalid. The error says what is wrong and what is allowed.
+// Check returns an error if a type or a key prefix is invalid. The message contains the problem and what is allowed.
 //
 // A name must not contain colons or braces, because they are part of the syntax of keys. Names that look the same, or
 // that a database treats as equal, must not belong to two series. Therefore a name must not contain invisible
 // characters, and normalization (NFKC) must not change it. A mark may follow a letter if it belongs to a script, like
 // the marks of Hindi, Bengali and Thai. Accents that are used with several scripts, such as U+0301, are refused,
-// because two of them on one letter look like one. Thai and Lao words often contain the letters U+0E33 and U+0EB3,
-// which NFKC splits into two characters. Check allows these letters, and instead refuses the two characters that look
-// like each of them.
+// because the same accent twice on one letter looks like a single accent. Thai and Lao words often contain the letters
+// U+0E33 and U+0EB3, which NFKC splits into two characters. Check allows these letters, and refuses the pairs of
+// characters that look the same.
 //
 // Normalization needs large tables that grow with Unicode. The Go project maintains them in golang.org/x/text.
 func Check(name string) error {
@@ -45,7 +45,7 @@ func Check(name string) error {
 			return fmt.Errorf("it contains %q (%U); %s", r, r, allowed)
 		case unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector),
 			r == 0x13441, r == 0x13442:
-			// Fillers and selectors, which Unicode lists as ignorable, and the two blanks among the hieroglyphs.
+			// These are fillers and selectors, which Unicode lists as ignorable, and the two blank hieroglyphs.
 			return fmt.Errorf("it contains %U, which is invisible; %s", r, allowed)
 		case isMark && !afterLetter:
 			return fmt.Errorf("it contains the mark %U, which does not follow a letter; %s", r, allowed)
@@ -68,7 +68,7 @@ func Check(name string) error {
 	return nil
 }
 
-// split replaces the two letters that are allowed although NFKC changes them. It replaces them as NFKC does.
+// split makes the same replacements as NFKC for the two letters that are allowed although NFKC changes them.
 var split = strings.NewReplacer("\u0e33", "\u0e4d\u0e32", "\u0eb3", "\u0ecd\u0eb2")
 
 // needsUnicode reports whether r is not an ASCII character allowed in a name: a letter, a digit, - . / or _.
