@@ -1,5 +1,5 @@
 // Package operator contains code that packages serial and serialcmd share. It converts the settings of a Generator into
-// the flags of cmd/serial with the same effect, for the commands that operators run.
+// flags of cmd/serial with the same effect, for commands that operators run.
 package operator
 
 import (
@@ -22,7 +22,7 @@ type Facts struct {
 	Template *template.Template // parsed Text
 	Start    int64              // first sequence of a period
 	Last     int64              // last sequence that WithLast sets, or 0 if only the template limits the sequence
-	Until    string             // last day for which numbers are issued, or ""
+	Until    string             // last day on which numbers are issued, or ""
 	Prefix   string             // prefix of every key
 	Shared   bool               // whether all types share a counter
 	Hidden   bool               // whether a key hides the sequences
@@ -34,10 +34,10 @@ type Facts struct {
 	Releases  interface{ Wait() } // running releases of locks
 }
 
-// Flags returns the flags of cmd/serial for all settings that differ from the defaults and that an operator's command
-// needs, except the key of a hidden sequence. The instants are Unix seconds. If the command would not understand the
-// name of the time zone, or would use a different offset at one of the instants, the flags contain ZONE, and where
-// contains the instruction for the operator to replace ZONE.
+// Flags returns flags of cmd/serial for the settings that an operator's command needs and that differ from the
+// defaults, except for the key that hides sequences. instants are Unix times, in seconds. If cmd/serial could not load
+// the time zone by its name, or would use a different offset at one of the instants, the flags contain the word ZONE,
+// and where explains how the operator must replace it.
 func (f Facts) Flags(instants ...int64) (line []string, where string) {
 	flag := func(name, value, usual string) {
 		separator := " "
@@ -70,7 +70,7 @@ func (f Facts) Flags(instants ...int64) (line []string, where string) {
 	return line, where
 }
 
-// zoneHasName reports whether a command that is given name uses the same offsets as this time zone at the instants.
+// zoneHasName reports whether the time zone with this name has the same offsets as the time zone of f at the instants.
 func (f Facts) zoneHasName(name string, instants []int64) bool {
 	named, err := time.LoadLocation(name)
 	return err == nil && name != "" && !slices.ContainsFunc(instants, func(unix int64) bool {
@@ -80,8 +80,8 @@ func (f Facts) zoneHasName(name string, instants []int64) bool {
 	})
 }
 
-// LastReserved describes the SEQ of a command that stops using the ledger of a series. The last used number would be
-// too low, because numbers above it may belong to blocks that the ledger has reserved and that were abandoned.
+// LastReserved describes the SEQ of a command that takes a series out of its ledger. The last used number would be too
+// low, because numbers above it may belong to blocks that the ledger has reserved.
 const LastReserved = "SEQ is the last sequence reserved in the ledger for "
 
 // Operands returns the arguments TYPE and SEQ of an operator's command.
