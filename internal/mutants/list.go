@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// A test selects the tests that should fail with a change: the tests in packages of one module whose names match a
-// pattern.
+// A test selects the tests that should fail with a change. These are the tests in some packages of a module whose names
+// match a pattern.
 type test struct {
 	packages string // folders, separated by commas
 	pattern  string // argument of -run; "" selects all tests
@@ -18,7 +18,7 @@ type test struct {
 
 // A mutant is one change to a file.
 type mutant struct {
-	number   int // position in the list, from 1
+	number   int // number in the list, from 1
 	file     string
 	test     test
 	what     string // description

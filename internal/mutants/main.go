@@ -1,6 +1,6 @@
-// Command mutants changes the code in one place at a time, and checks whether the tests for this place fail. It works
-// in copies of the tracked files, and never changes the work tree. Its exit code is 1 if a mutant lives that should be
-// killed, if a mutant does not compile, or if tests fail without a change.
+// Command mutants makes one change to the code at a time, and checks whether the tests of the changed code fail. It
+// works in copies of the tracked files, and never changes the work tree. Its exit code is 1 if a mutant lives that
+// should be killed, if a mutant does not compile, or if tests fail without a change.
 package main
 
 import (
@@ -114,8 +114,8 @@ type trial struct {
 	err     error                      // errors for the mutants with an unexpected outcome
 }
 
-// work tries one mutant after the other in a copy. Before it tries the first mutant for a test, it runs this test
-// without a change.
+// work tries one mutant after the other in a copy. Before the first mutant that uses a test is tried, work runs the
+// test without a change.
 func (t *trial) work(dir string) {
 	for {
 		t.mu.Lock()
@@ -200,7 +200,7 @@ func (t *trial) summarize() {
 
 var failure = regexp.MustCompile(`(?m)^--- FAIL: (\S+)|^panic: (test timed out)`)
 
-// run runs the tests in a copy of the repository, and returns the name of the first one that fails.
+// run runs the tests in a copy of the repository. by is the name of the first test that fails.
 func (t test) run(ctx context.Context, dir string) (got outcome, by string) {
 	packages := strings.Split(t.packages, ",")
 	module := filepath.Join(dir, packages[0])
