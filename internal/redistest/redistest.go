@@ -174,15 +174,15 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// launch starts a process and waits until it replies. The caller must hold s.mu, unless no other goroutine has s, and
-// the previous process must have ended. If launch fails, no process keeps running.
+// launch starts a process and waits until it replies. The previous process must have ended. The caller must hold s.mu,
+// unless no other goroutine can use s yet. If launch fails, no process keeps running.
 func (s *Server) launch() error {
 	debug := []string{"--enable-debug-command", "yes"}
 	if s.old {
 		debug = nil // before 7.0, DEBUG needs no permission, and the setting does not exist
 	}
 	p, err := spawn(s.binary, s.dir, slices.Concat(
-		// The configuration file, usually empty, lets CONFIG REWRITE work: Sentinel needs it.
+		// Without a configuration file, CONFIG REWRITE fails, and Sentinel needs CONFIG REWRITE.
 		[]string{"redis.conf", "--save", "", "--repl-diskless-sync-delay", "0"},
 		debug,
 		s.args,
@@ -216,8 +216,8 @@ func (s *Server) launch() error {
 	}
 }
 
-// Do sends one command on a new connection, and does not repeat it. So no connection stays in the client list of the
-// server, and if the server is not running, Do returns an error immediately.
+// Do sends a command on a new connection. It does not repeat the command, so it returns an error immediately if the
+// server is not running. It closes the connection, so that no connection stays in the client list of the server.
 func (s *Server) Do(args ...any) *redis.Cmd {
 	opt := s.Options()
 	opt.MaxRetries, opt.DialerRetries = -1, 1 // the caller repeats the command if necessary
@@ -243,8 +243,8 @@ func spawn(binary, dir string, args []string) (*process, error) {
 	p.cmd.SysProcAttr = dieWithParent()
 	started := make(chan error)
 	go func() {
-		// In Linux, the parent of a process is a thread, and the Go runtime can end any thread. This thread is locked,
-		// so that it lives until the child has ended.
+		// On Linux, the parent of a process is a thread, and the Go runtime can end any thread. This thread is locked, so
+		// that it does not end before the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
@@ -263,8 +263,8 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// answers returns an error until the process serves commands at addr. It implements the protocol itself, because
-// go-redis needs seconds to report a refused connection, and logs it.
+// answers returns an error if the process does not serve commands at addr yet. It implements the protocol itself,
+// because go-redis needs seconds to return an error if a connection is refused, and logs the error.
 func (p *process) answers(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -279,7 +279,7 @@ func (p *process) answers(addr string) error {
 	if lines.Scan() && lines.Text() != "+PONG" { // such as -LOADING
 		return fmt.Errorf("PING: %s", lines.Text())
 	}
-	// Only the process ID distinguishes this server from another one that got the port first.
+	// If another server got the port first, only the process ID shows that it is not this server.
 	want := fmt.Sprintf("process_id:%d", p.cmd.Process.Pid)
 	for lines.Scan() {
 		if lines.Text() == want {
@@ -332,7 +332,7 @@ func releasePort(port int) {
 	delete(reserved.ports, port+busOffset)
 }
 
-// eventually repeats check until it returns nil. If this takes longer than patience, eventually fails t with the last
+// eventually repeats check until it returns nil. If this takes longer than patience, the test fails with the latest
 // error.
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
