@@ -14,26 +14,31 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// Audit accounts for the numbers of a type in one period. It compares the numbers that were issued with those that the
-// application has used. at names the period: any date or instant in it will do, for example the Start of an earlier
-// [Report], even if it is a date that is never printed. last is the last sequence issued, 0 if none was issued;
-// [Generator.Audit] reads it from Redis.
+// Audit accounts for the numbers of a type in one period. It compares the numbers that were issued with the numbers
+// that the application has used. at may be any date or instant in the period, for example the Start of an earlier
+// [Report]. last is the last sequence issued, or 0 if none was issued; [Generator.Audit] reads it from Redis.
 //
 // used yields the numbers as the application has stored them, in any order. Whitespace around a number (space, tab,
 // U+00A0), as in CHAR columns, is ignored. Numbers of other types and periods may be among them.
 //
 // Missing numbers include those that were never returned to a caller, because a floor, [Generator.Raise] or a ledger
-// skipped them or because the call was canceled. [WithExplanations] separates these from numbers that are missing for
+// skipped them, or because the call was canceled. [WithExplanations] separates them from numbers that are missing for
 // no known reason.
 //
 // Audit needs two bits of memory for each sequence, in pages of 4,096 sequences. That is 2.5 MB for ten million
-// numbers. It is an error if the sequences are so far apart that more than 256 MB would be needed.
+// numbers. Audit fails if the sequences are spread so widely that more than 256 MB would be needed.
 //
-// The error matches [ErrInvalidType] if the type is invalid. Audit also fails if last is negative or larger than
-// 10^15-1; if used or an option is nil; if at names no period, or one of which no date can be printed; if an
-// explanation of this series and period is invalid (see [Explanation.Validate]), or if its Start is in the period but
-// not its first instant; if [WithEarlier] refuses a scheme; and if used or the explanations yield an error, which Audit
-// wraps. With an error, the Report is zero.
+// The error matches [ErrInvalidType] if the type is invalid. Audit also fails in these cases:
+//
+//   - last is negative or larger than 10^15-1.
+//   - used or an option is nil.
+//   - at is in no period, or in a period of which the template can print no date.
+//   - An explanation of this series and period is invalid; see [Explanation.Validate].
+//   - The Start of an explanation of this series is in the period, but is not its first instant.
+//   - A scheme of [WithEarlier] does not belong to the series.
+//   - used or the explanations yield an error. Audit wraps it.
+//
+// If there is an error, the Report is zero.
 func (s *Scheme) Audit(typ string, at When, last int64, used iter.Seq2[string, error],
 	opts ...AuditOption) (Report, error) {
 	a, err := s.newAudit("Audit", typ, used, opts)
@@ -55,16 +60,16 @@ func (s *Scheme) Audit(typ string, at When, last int64, used iter.Seq2[string, e
 	return only(a.run(context.Background(), used, before, after))
 }
 
-// AuditAll accounts for the numbers of a type in several periods. last has the last number issued in each period, as
-// [Generator.History] returns it. AuditAll iterates over used once. used, the options, the errors and the memory limit
-// are those of [Scheme.Audit]. The limit is for all periods together.
+// AuditAll accounts for the numbers of a type in several periods. last contains the last number issued in each period,
+// as [Generator.History] returns it. AuditAll iterates over used once. used, the options, the errors and the memory
+// limit are those of [Scheme.Audit]. The memory limit applies to all periods together.
 //
-// If used has numbers of a period that is not in last, the period gets a report, too, unless it is older than all
-// periods in last. If last is empty, all numbers are only counted in OtherCount. If two schemes of [WithEarlier] read
-// the same string as numbers of two periods, it counts in both periods.
+// If used yields numbers of a period that is not in last, this period gets a report, too, unless it is older than all
+// periods in last. If last is empty, there are no reports, and the numbers only count in OtherCount. If two schemes of
+// [WithEarlier] parse the same string as numbers of two periods, it counts in both periods.
 //
-// Before iterating over used, AuditAll returns an error if last has a period twice, a number of another series, or a
-// Number without a Start, or if the template cannot print any date of a period.
+// AuditAll fails before it iterates over used if last contains a period twice, a number of another series, or a Number
+// without a Start, or if the template cannot print any date of a period.
 func (s *Scheme) AuditAll(typ string, last []Number, used iter.Seq2[string, error],
 	opts ...AuditOption) (Reports, error) {
 	a, err := s.newAudit("AuditAll", typ, used, opts)
@@ -95,16 +100,16 @@ type audit struct {
 	typ     string
 
 	book    *account.Book
-	label   string                    // label of the only period, "" in AuditAll
+	label   string                    // label of the only period, or "" in AuditAll
 	redis   bool                      // the counters are read from Redis
 	oldest  string                    // label of the oldest given period in AuditAll, or "" if none
-	periods map[string]*auditedPeriod // by label
+	periods map[string]*auditedPeriod // periods by label
 	ordered []*auditedPeriod          // given periods, followed by others in the order in which they were found
-	recent  *auditedPeriod            // period of the previous number
+	recent  *auditedPeriod            // period of the previous used number
 	reports Reports
 }
 
-// A counted is a period with its last sequence issued. first is its first sequence, 0 if that of the scheme applies.
+// A counted is a period and its last sequence issued. first is its first sequence, or 0 if that of the scheme applies.
 type counted struct {
 	*calendar.Period
 	first, last int64
@@ -131,7 +136,7 @@ func (s *scheme) newAudit(method, typ string, used iter.Seq2[string, error], opt
 		refuseIf(method == "Audit" && a.historyAfter != nil, "serial: WithHistoryAfter is for AuditAll; want WithLastAfter"))
 }
 
-// only limits the audit to the period of at, and returns this period.
+// only limits the audit to the period that contains at, and returns this period.
 func (a *audit) only(at When) (*calendar.Period, error) {
 	instant, err := a.scheme.firstInstant(at)
 	if err != nil {
@@ -142,7 +147,7 @@ func (a *audit) only(at When) (*calendar.Period, error) {
 	return p, a.scheme.template.Dates.CheckPeriod(p)
 }
 
-// only returns the only report of an audit of one period, and adds the results that belong to no period.
+// only returns the report of an audit of one period, and adds the results that do not belong to a period.
 func only(r Reports, err error) (Report, error) {
 	if err != nil {
 		return Report{}, err
@@ -152,7 +157,7 @@ func only(r Reports, err error) (Report, error) {
 	return report, nil
 }
 
-// counted returns the periods of the last numbers. firsts has the first sequences of these periods, or is nil.
+// counted returns the periods of the last numbers. firsts contains the first sequences of these periods, or is nil.
 func (a *audit) counted(last []Number, firsts []int64) (all []counted, err error) {
 	for i, n := range last {
 		if n.Start.IsZero() || a.scheme.series(n.Type) != a.series {
@@ -168,7 +173,8 @@ func (a *audit) counted(last []Number, firsts []int64) (all []counted, err error
 	return all, nil
 }
 
-// run creates the reports. before and after read the counters, before and after the used numbers are read.
+// run creates the reports. It calls before and after, which read the counters, before and after it reads the used
+// numbers.
 func (a *audit) run(ctx context.Context, used iter.Seq2[string, error], before, after func() ([]counted, error)) (
 	Reports, error) {
 	periods, err := before()
@@ -205,7 +211,8 @@ func (a *audit) run(ctx context.Context, used iter.Seq2[string, error], before, 
 	return a.reports, nil
 }
 
-// add adds a given period, or a period with last 0 that was found in the used numbers.
+// add adds a period to the audit. The period was given to the audit, or it was found in the used numbers and its last
+// sequence is 0.
 func (a *audit) add(c counted) error {
 	if top := template.MaxSequence; c.last < 0 || c.last > top {
 		return fmt.Errorf("serial: %s of %s: last sequence %d: want 0 to %d", a.method, a.scheme.subject(a.typ), c.last, top)
@@ -229,14 +236,14 @@ func (a *audit) add(c counted) error {
 	return nil
 }
 
-// read adds the used numbers to the periods.
+// read reads the used numbers, and adds each to its period.
 func (a *audit) read(ctx context.Context, used iter.Seq2[string, error]) error {
 	for _, p := range a.ordered {
 		if a.label == "" && (a.oldest == "" || p.span.Label < a.oldest) {
 			a.oldest = p.span.Label
 		}
 	}
-	var counts []*auditedPeriod // periods in which the current string counts
+	var counts []*auditedPeriod // periods in which the current string has been counted
 	for text, err := range used {
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return a.failed(err)
@@ -277,7 +284,8 @@ func (a *audit) read(ctx context.Context, used iter.Seq2[string, error]) error {
 	return nil
 }
 
-// find returns the period of a number that s has parsed, or nil if the number is not in an audited period.
+// find returns the period of a number that s has parsed. In AuditAll, it adds the period if necessary. It returns nil
+// if the number is of another type or not in an audited period.
 func (a *audit) find(s *scheme, n template.Number) (*auditedPeriod, error) {
 	if !s.shared && n.Type != a.typ {
 		return nil, nil
@@ -298,7 +306,7 @@ func (a *audit) find(s *scheme, n template.Number) (*auditedPeriod, error) {
 	return p, nil
 }
 
-// failed wraps an error of the counters, the used numbers or the explanations. It returns nil if err is nil.
+// failed adds the type and the period to an error. It returns nil if err is nil.
 func (a *audit) failed(err error) error {
 	period := ""
 	switch {
@@ -310,7 +318,8 @@ func (a *audit) failed(err error) error {
 	return fmt.Errorf("serial: %s of %s%s: %w", a.method, a.scheme.subject(a.typ), period, err)
 }
 
-// wentBack returns the error for a counter that was last before the used numbers were read, and lower afterwards.
+// wentBack returns the error for a counter that went back while the used numbers were read. last and after are its
+// content before and after that.
 func (a *audit) wentBack(p *calendar.Period, last, after int64) error {
 	if a.redis {
 		return fmt.Errorf("%w: the counter of %s in %s went back from %d to %d while the used numbers were read",

@@ -1,5 +1,5 @@
-// Package serial issues business serial numbers that start again every day, or with another period such as the business
-// year. No number is issued twice, even if many processes on many hosts issue numbers at the same time.
+// Package serial issues business serial numbers. The sequence starts again every day, or in every other period, such as
+// a business year. No number is issued twice, even if many processes on many hosts issue numbers at the same time.
 //
 //	IS 20211024 0001
 //	│  │        └ sequence within the day, padded to 4 digits
@@ -25,9 +25,9 @@
 //     it has acknowledged. If a data loss is detected, calls fail with [ErrCounterLost].
 //   - Ordered: a call that starts after another call has returned gets a larger number of the same type.
 //   - Right day: the printed day is the local day at the instant of issue, by Redis's clock, in every time zone. The
-//     same is true of every other [Period].
-//   - Live: a process that crashes or hangs while it opens a day delays other processes by at most 8 s. A call without a
-//     deadline fails within 10 s if Redis or the lock servers are slow or do not reply, and within 30 s if it has to
+//     same is true of the other periods; see [Period].
+//   - Live: a process that crashes or hangs while it opens a day delays other processes by at most 8 s. A call without
+//     a deadline fails within 10 s if Redis or the lock servers are slow or do not reply, and within 30 s if it has to
 //     wait for other callers.
 //
 // # What is not guaranteed

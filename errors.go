@@ -18,8 +18,8 @@ import (
 
 // These are the errors that callers can handle; match them with [errors.Is]. Every other error wraps its cause.
 //
-// An error matches [context.Canceled] or [context.DeadlineExceeded] only if the caller's context has ended, or if the
-// error of a floor or ledger matches it. It may match one of the errors below, too.
+// An error matches [context.Canceled] or [context.DeadlineExceeded] only if the caller's context has ended, or if a
+// floor or a ledger has returned such an error. It may match one of the errors below, too.
 var (
 	// ErrInvalidType means that a type is not valid. A type must have 1 to 64 bytes of letters and digits (of any script)
 	// and - _ . / without invisible characters, and Unicode's normalization form NFKC must not change it. For example,
@@ -29,22 +29,23 @@ var (
 	// Nothing was sent to Redis.
 	ErrInvalidType = template.ErrInvalidType
 
-	// ErrExhausted means that the period has fewer numbers left than the call requested, or that the day of [WithUntil]
-	// has ended. The call issued nothing, but with a ledger it may have moved the counter to the start of a new block. A
-	// smaller batch may still succeed. To continue the period, increase the width of {seq}, or the last sequence of
-	// [WithLast]. The error is also returned if the counter was set above 10^15-1 by hand.
+	// ErrExhausted means that fewer numbers are left in the period than the call requested, or that the day of [WithUntil]
+	// has ended. The call issued nothing, but with a ledger it may have raised the counter to the beginning of a new
+	// block. A call for fewer numbers may still succeed. To continue the period, increase the width of {seq}, or the last
+	// sequence of [WithLast]. The error is also returned if the counter was set above 10^15-1 by hand.
 	ErrExhausted = errors.New("serial: numbers exhausted")
 
-	// ErrCounterLost means that the period was open, but its counter is missing, too low or not a number, and that the
-	// last number is unknown. There is then no floor, and either no ledger or one that was introduced after the loss. The
-	// error is also returned for a period that was opened while Redis's clock was ahead, if the counter is missing. To
-	// end it, call [Generator.Raise] with the last number that was used. [Generator.Peek] and [Generator.Audit] do not
-	// repair the counter, so they return this error even if there is a floor or a ledger.
+	// ErrCounterLost means that the period was open, but that its counter is missing, too low or not a number. The last
+	// number is then unknown, because the Generator has no floor, and either no ledger or one that was introduced after
+	// the loss. A period that was opened while Redis's clock was ahead counts as open. To end the error, call
+	// [Generator.Raise] with the last number that was used. [Generator.Peek] and [Generator.Audit] do not repair the
+	// counter, so they return this error even if there is a floor or a ledger.
 	ErrCounterLost = errors.New("serial: counter lost")
 
-	// ErrClockSkew means that Redis's clock is more than 5 s behind the beginning of a period in which numbers were
-	// issued. It also means that Redis's clock and this host's clock differ by more than [WithMaxSkew] when a period is
-	// opened or a prepared period is entered.
+	// ErrClockSkew has two meanings. Redis's clock may be behind the beginning of the period that the series is in,
+	// because the clock was ahead before or was set back. If the clock will reach that period within 5 s and before the
+	// call's deadline, the call waits instead of failing. Or Redis's clock and this host's clock differed by more than
+	// [WithMaxSkew] when a period had to be opened or a prepared period had to be entered.
 	ErrClockSkew = errors.New("serial: clock skew")
 
 	// ErrConflict means that the type is in use with other settings. The message names them:
@@ -56,8 +57,8 @@ var (
 	//   - A template or key with which two sequences could be printed as the same number. The conflict ends with the last
 	//     period in which the other template or key was used.
 	//
-	// From [Generator.NextOnce] it can also mean that the number of the request is hidden by a key that this Generator
-	// does not have.
+	// [Generator.NextOnce] also returns ErrConflict if the number of the request is hidden with a key that this Generator
+	// does not have or, with [WithSharedCounter], if the number was issued for another type.
 	ErrConflict = errors.New("serial: conflicting period")
 
 	// ErrInvalidRequest means that the request ID for [Generator.NextOnce] is not 1 to 128 bytes of printable UTF-8, or
@@ -68,13 +69,13 @@ var (
 	// [Generator.Parse] and [Scheme.Parse].
 	ErrInvalidNumber = template.ErrInvalidNumber
 
-	// ErrCheckDigit means that a number was mistyped, because its check digit is wrong. It is reported before other
-	// errors in the sequence or the date, but after a character that is not allowed at its position. The error also
-	// matches [ErrInvalidNumber].
+	// ErrCheckDigit means that the check digit of a number is wrong, so the number was probably mistyped. The error also
+	// matches [ErrInvalidNumber]. It takes precedence over an impossible sequence or date, but not over a character that
+	// is not allowed at an earlier position.
 	ErrCheckDigit = template.ErrCheckDigit
 
-	// ErrImpossibleDate means that a string has the form of a number, but its date is wrong. The date does not exist in
-	// the calendar or the time zone, its parts contradict each other, or it is too early or too late for a number. The
+	// ErrImpossibleDate means that a string has the form of a number, but that no number can have its date. The date does
+	// not exist in the calendar or the time zone, its parts contradict each other, or it is too early or too late. The
 	// error also matches [ErrInvalidNumber].
 	ErrImpossibleDate = template.ErrImpossibleDate
 
@@ -84,8 +85,8 @@ var (
 	ErrNotReplicated = errors.New("serial: not replicated")
 )
 
-// publicError returns the error of a public method. It puts a refusal into words, and adds the error of ctx if ctx has
-// ended. It does not change an error that it has returned before.
+// publicError converts an error for the caller of a public method. It describes a refusal in words, and adds the error
+// of ctx if ctx has ended. It leaves an error unchanged that it has returned before.
 func (g *Generator) publicError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -105,7 +106,7 @@ func (g *Generator) publicError(ctx context.Context, err error) error {
 // describe returns the error for a refusal. The message says what happened, with dates, and contains the remedy.
 func (g *Generator) describe(r *series.Refusal) error {
 	typ, label := g.subject(r.Type), calendar.FormatLabel(r.Span.Label)
-	entered := r.EnteredPeriod() // can be parsed after Future and Conflict, because this version wrote the record
+	entered := r.EnteredPeriod() // never zero after Future and Conflict
 	switch r.Status {
 	case series.Unconfirmed:
 		return fmt.Errorf("%w: %w", ErrNotReplicated, r.Unconfirmed)
@@ -153,7 +154,8 @@ func (g *Generator) describe(r *series.Refusal) error {
 	return fmt.Errorf("serial: unexpected script reply %q", r.Status)
 }
 
-// describeContent describes a key that should contain a value of type typ, "string" or "hash", but has other content.
+// describeContent returns a predicate for a message about a key that is missing or has unexpected content. typ is the
+// expected type of the key, "string" or "hash".
 func describeContent(content, typ string) string {
 	switch content {
 	case "":
@@ -164,14 +166,14 @@ func describeContent(content, typ string) string {
 	return fmt.Sprintf("contains %.80q", content)
 }
 
-// describeExhausted returns the error if too few numbers are left, or if the last day has ended.
+// describeExhausted returns the error for the case that too few numbers are left, or that the last day has ended.
 func (g *Generator) describeExhausted(r *series.Refusal) error {
 	over, cure := r.Status == series.Over, "the template can print no wider sequence, so use another type"
 	if wider, err := g.Scheme().WithTemplate(g.template.Widen()); err == nil {
 		cure = "a wider template, such as " + wider.text + ", takes effect at once"
 	}
 	switch {
-	case r.Earlier != nil && over: // not ErrExhausted, because the earlier attempt may have issued numbers
+	case r.Earlier != nil && over: // not ErrExhausted, because an earlier attempt of the call may have issued numbers
 		return fmt.Errorf("serial: Redis failed, and the last day has ended since: %w", series.Foreign(r.Earlier))
 	case r.Earlier != nil:
 		return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", series.Foreign(r.Earlier))
@@ -188,7 +190,7 @@ func (g *Generator) describeExhausted(r *series.Refusal) error {
 		ErrExhausted, g.subject(r.Type), calendar.FormatLabel(r.Span.Label), r.Detail, g.limit, cure)
 }
 
-// describeCalendar returns the error if the series has another calendar.
+// describeCalendar returns the error for a series that uses another calendar.
 func (g *Generator) describeCalendar(r *series.Refusal, entered series.Recorded) error {
 	if entered.Calendar == "" {
 		return fmt.Errorf("%w: %s %s, which this version did not write; stop all processes that issue these numbers, "+
@@ -208,7 +210,7 @@ func (g *Generator) describeCalendar(r *series.Refusal, entered series.Recorded)
 		ErrConflict, g.counters.RecordKey(r.Type), entered.Calendar, g.counters.Counts, same)
 }
 
-// describeConflict returns the error if the current period of the series has other settings.
+// describeConflict returns the error for a series whose current period has other settings.
 func (g *Generator) describeConflict(r *series.Refusal, entered series.Recorded) error {
 	here := series.Recorded{Period: r.Span.Period}
 	if entered.Ledger && g.ledger == nil {
@@ -230,7 +232,8 @@ var replica = regexp.MustCompile(`(?s)role:slave(?:.*master_host:(\S+)\s+master_
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// interval describes a period in UTC and in the time zone of the Generator.
+// interval returns the label and the bounds of a period for a message. The bounds are in UTC and, in parentheses, in
+// the time zone of the Generator.
 func (g *Generator) interval(p series.Recorded) string {
 	from, to, zone := time.Unix(p.Start, 0), time.Unix(p.End, 0), g.calendar.Location
 	return fmt.Sprintf("%s from %s to %s (%s to %s in %s)", calendar.FormatLabel(p.Label), utc(from), utc(to),
@@ -252,11 +255,11 @@ func (g *Generator) Facts() operator.Facts {
 	return f
 }
 
-// ForProgram returns a copy of g for a program that is used by operators. If an error of the copy contains a command to
-// run, the command begins with name, the name of the program. If flags is nil, the program has the settings of g, like
-// programs that are made with package serialcmd. Otherwise the command also contains the flags of the command serial
-// for the settings of g, followed by flags. hooks are called before those of g. NearlyExhaustedAt of hooks must be 0 to
-// 1, as in [WithHooks].
+// ForProgram returns a copy of g for a program that operators run. Some errors contain a command that ends the error.
+// In the errors of the copy, this command begins with name, which is the name of the program. If flags is nil, the
+// program has the settings of g built in, as programs made with package serialcmd have. Otherwise the command also
+// contains flags for the settings of g, as the command serial takes them, followed by flags. hooks are called before
+// the hooks of g. Their NearlyExhaustedAt must be 0 to 1, as in [WithHooks].
 func (g *Generator) ForProgram(name string, flags []string, hooks Hooks) *Generator {
 	c := g.config
 	hooks.NearlyExhaustedAt = cmp.Or(hooks.NearlyExhaustedAt, 0.8)
@@ -264,15 +267,14 @@ func (g *Generator) ForProgram(name string, flags []string, hooks Hooks) *Genera
 	return newGenerator(&c)
 }
 
-// A programName is the beginning and the end of the commands in errors. name is "" if the process does not serve an
-// operator.
+// A programName is the program for the commands in errors. name is "" in a service, which an operator does not run.
 type programName struct {
 	name  string
-	flags []string // flags after those for the settings; nil if the command needs none of them
+	flags []string // flags that follow those for the settings; nil if the program has the settings built in
 }
 
-// operate returns the command that resolves a refusal, and an explanation of SEQ, which the operator must replace. The
-// only possible flag is -leave-ledger.
+// operate returns the command that ends an error, followed by an explanation of the words that the operator must
+// replace, such as SEQ. flags may only contain -leave-ledger.
 func (g *Generator) operate(r *series.Refusal, command string, flags ...string) string {
 	where := "SEQ is the last number used of "
 	if len(flags) > 0 {

@@ -8,10 +8,10 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// A Period is a period length, which determines how often numbers start again; see [WithPeriod].
+// A Period is a period length. It determines how often numbers start again; see [WithPeriod].
 type Period int
 
-// Periods follow the calendar and the clocks of the Generator's time zone, so their durations vary.
+// Periods follow the calendar and the local clock of the Generator's time zone, so their durations vary.
 const (
 	PerSecond Period = iota + 1 // zero is not valid, so that a Period that was not set is refused
 	PerMinute
@@ -40,8 +40,8 @@ func (p Period) String() string {
 	return periodNames[p]
 }
 
-// WithLocation sets the time zone whose midnight resets the counters. Every process that issues numbers of a type must
-// use the same time zone. Otherwise calls fail with [ErrConflict].
+// WithLocation sets the time zone in which days and other periods begin. Every process that issues numbers of a type
+// must use the same time zone. Otherwise calls fail with [ErrConflict].
 //
 // The default is [time.Local]. loc must not be nil.
 func WithLocation(loc *time.Location) Option {
@@ -60,35 +60,36 @@ func WithLocation(loc *time.Location) Option {
 //	Never                           never
 //
 // The template must print a date that identifies the period; see [WithTemplate]. The default template prints the day,
-// which identifies periods of a day or longer. Every process that issues numbers of a type must use the same period, as
-// long as the series exists. A process with another period gets [ErrConflict].
+// which identifies periods of a day or longer. As long as a series exists, every process that issues its numbers must
+// use the same period length. A process with another one gets [ErrConflict].
 //
 // Periods follow the local clock. If clocks are set forward, the periods that they skip are not used. If clocks are set
-// back, the current period continues until the clock has passed it again. For example, with PerSecond and a clock that
-// is set back from 02:00 to 01:00, the second 01:59:59 lasts an hour but has only the sequences of one second. For
-// periods shorter than a day, choose UTC, or print enough digits.
+// back, the current period continues until the clock has passed its end again. For example, with PerSecond and a clock
+// that is set back from 02:00 to 01:00, the second 01:59:59 lasts for an hour, but has only the sequences of one
+// second. For periods shorter than a day, choose UTC, or print enough digits.
 //
 // PerSecond cannot be combined with [WithFloor] or [WithLedger], because a second is too short to query them.
 //
-// Never is one period, from 1970 to the end of the year 9999 in UTC, in every time zone. Its counter expires at the end
-// of that year. Its numbers need no date. It cannot be combined with [WithDayStart] and [WithRetention]. A process that
-// has not used a type for 48 hours may forget the last number that it issued. It then does not detect a counter that is
-// too low.
+// Never means a single period, from 1970 to the end of 30 December 9999 in UTC, in every time zone. Its counter expires
+// at that time. Its numbers need no date. It cannot be combined with [WithDayStart] and [WithRetention]. A process that
+// has not used a type for 48 hours may forget the last number that it issued, and then does not detect a counter that
+// is too low.
 //
-// The default is PerDay. Values other than these constants are refused.
+// The default is PerDay. New returns an error for any other value than these constants.
 func WithPeriod(p Period) Option {
 	return option{"WithPeriod", true, nil, func(c *config) { c.calendar.Unit = calendar.Unit(p) }}
 }
 
 // WithDayStart sets the time of day at which a business day begins. With 4 * time.Hour, a number that is issued at
-// 03:59 belongs to the previous day and is printed with its date. Weeks then begin at 04:00 on Monday, months at 04:00
-// on the 1st, and quarters, half-years and years accordingly. The start is a time on the local clock, not the time
-// since midnight. If clocks are set forward over it, the day begins at that moment. If it occurs twice, the day begins
-// the first time. Every process that issues numbers of a type must use the same start. Otherwise calls fail with
-// [ErrConflict].
+// 03:59 belongs to the previous day and is printed with the date of that day. Weeks then begin at 04:00 on Monday,
+// months at 04:00 on the 1st, and quarters, half-years and years accordingly. The start is a time on the local clock,
+// not the duration since midnight. If clocks are set forward and skip this time, the day begins when they are set. If
+// the time occurs twice, the day begins the first time. Every process that issues numbers of a type must use the same
+// start. Otherwise calls fail with [ErrConflict].
 //
-// start must be 0 to less than 24 hours, in whole seconds. It must be 0 for PerSecond, PerMinute, PerHour and Never,
-// and if the template prints HH, mm or ss, because a business day has no hours. The default is 0, which is midnight.
+// start must be 0 to less than 24 hours, in whole seconds. It must be 0 for PerSecond, PerMinute, PerHour and Never. It
+// must also be 0 if the template prints HH, mm or ss, because the hours after midnight would be printed with the date
+// of the previous day. The default is 0, which is midnight.
 func WithDayStart(start time.Duration) Option {
 	err := refuseIf(start < 0 || start >= 24*time.Hour || start%time.Second != 0,
 		"serial: WithDayStart(%v): want whole seconds from 0 to less than 24h", start)
@@ -101,7 +102,7 @@ func WithDayStart(start time.Duration) Option {
 // day of every sixth month, and quarters on the same day of every third month. In keys and in a ledger, the label of a
 // business year is the calendar year in which it begins.
 //
-// If one of these periods or tokens is used, every process that issues numbers of a type must use the same start, as
+// If the series uses one of these periods or tokens, every process that issues its numbers must use the same start, as
 // long as the series exists. A process with another start gets [ErrConflict].
 //
 // day must be 1 to 28. The default is January 1.
@@ -113,12 +114,14 @@ func WithYearStart(month time.Month, day int) Option {
 	}}
 }
 
-// WithUntil sets the last business day for which a number is issued, by Redis's clock, for example the day on which the
-// authorization of a range ends. Once that day has ended, in the time zone and with the day start of the Generator,
-// calls for numbers fail with [ErrExhausted], and so do [Generator.Prepare], [Generator.Raise] and
-// [Generator.Takeover]. [Generator.NextOnce] still returns the numbers of earlier requests. The option does not affect
-// how numbers are read, audited and parsed; [Scheme.Until] returns it. It may change at any time, and processes may
-// have different values while it does. From 29 days before the date on, hooks are called; see [Hooks].
+// WithUntil sets the last business day on which numbers are issued, for example the day on which the authorization of a
+// range ends. Once that day has ended by Redis's clock, in the time zone and with the day start of the Generator, calls
+// for numbers fail with [ErrExhausted], and so do [Generator.Prepare], [Generator.Raise] and [Generator.Takeover].
+// [Generator.NextOnce] still returns the numbers of earlier requests. From 29 days before that day, hooks are called;
+// see [Hooks].
+//
+// The option does not affect how numbers are parsed and audited. [Scheme.Until] returns its value. You may change it at
+// any time, and processes may have different values during the change.
 //
 // last must be a date from [On] or [OnDateOf] that is a business day. There is no last day by default.
 func WithUntil(last When) Option {
@@ -126,7 +129,7 @@ func WithUntil(last When) Option {
 	return option{"WithUntil", true, err, func(c *config) { c.until = last }}
 }
 
-// setUntil sets over and nearOver from until.
+// setUntil computes over and nearOver from until.
 func (s *scheme) setUntil() error {
 	if s.until == (When{}) {
 		return nil
@@ -141,8 +144,8 @@ func (s *scheme) setUntil() error {
 }
 
 // WithRetention keeps every counter for a number of periods after its own, so that [Generator.History] and
-// [Generator.Audit] can read it. It applies to counters that are created afterwards. If Generators with different
-// retentions open a period, the longest one applies. A counter takes about 100 bytes of Redis's memory.
+// [Generator.Audit] can read it. The option applies to counters that are created afterwards. If Generators with
+// different retentions open a period, the longest retention applies. A counter takes about 100 bytes of Redis's memory.
 //
 // periods must be 0 to 10,000. The default is 0, so a counter expires when its period ends. With [Never], periods must
 // be 0, because the only counter is kept anyway.
@@ -152,54 +155,55 @@ func WithRetention(periods int) Option {
 	return option{"WithRetention", false, err, func(c *config) { c.issuing.Retention = periods }}
 }
 
-// A When names a calendar date or an instant, and thereby a period. The two must be distinguished because midnight UTC
-// on 1 August, for example, is still July in Brazil, while a document's date is the same everywhere. Create a When with
-// [On], [OnDateOf] or [At]. The zero When names nothing.
+// A When is a calendar date or an instant. It selects the period that contains it. The two must be distinguished: 1
+// August is the date of a document everywhere, but midnight UTC on 1 August is still July in Brazil. Create a When with
+// [On], [OnDateOf] or [At]. The zero When is neither a date nor an instant.
 //
-// A When is comparable. Two Whens are equal (==) if they name the same date, or if they name the same instant in any
-// time zone. A date never equals an instant.
+// A When is comparable. Two Whens are equal (==) if they are the same date, or the same instant in any time zones. A
+// date never equals an instant.
 //
-// A [Scheme] finds the business day of a date by its own time zone and day start. In these cases a date names no
-// period, and a function that gets it returns an error:
+// A [Scheme] finds the business day of a date by its own time zone and day start. In these cases a date has no period,
+// and a function that gets it returns an error:
 //
 //   - The date does not exist, such as 31 June, or its year is not in 1970 to 9999.
 //   - The date has no business day in the time zone. For example, Apia skipped 30 December 2011.
 //   - Periods are shorter than a day. Use At then.
 //
-// An instant names no period if its date in the scheme's time zone is not in 1970 to 9999. With [Never], the only
-// period is 1 January 1970 to 30 December 9999 in UTC, and any date from 1970 to 9999 names it.
+// An instant has no period if its date in the scheme's time zone is not in 1970 to 9999. With [Never], the only period
+// is 1 January 1970 to 30 December 9999 in UTC, and it is the period of any date from 1970 to 9999.
 //
-// If periods last a day or longer, but the template prints HH, mm or ss, a date names a period but no number.
-// [Scheme.Number], [Scheme.Span] and NextOn of package gapless then return an error. Use At then.
+// If periods last a day or longer, but the template prints HH, mm or ss, a date has a period, but a number cannot be
+// printed for it. [Scheme.Number], [Scheme.Span] and NextOn of package gapless then return an error. Use At then.
 type When struct {
 	form             whenForm
-	year, month, day int       // of a date, as given
-	instant          time.Time // of an instant, in UTC and without a monotonic reading, so that == compares instants
+	year, month, day int       // parts of a date, as given
+	instant          time.Time // instant, in UTC and without a monotonic clock reading, so that == compares instants
 }
 
 type whenForm int
 
 const (
-	formDate whenForm = iota + 1 // zero is the form of the zero When
+	formDate whenForm = iota + 1 // 0 is the form of the zero When
 	formInstant
 )
 
-// On returns the When of a date. On accepts any date. If the date does not exist, the function that gets the When
-// returns an error.
+// On returns a date as a When. On accepts any date. If the date does not exist, the functions that get the When return
+// an error.
 func On(year int, month time.Month, day int) When {
 	return When{form: formDate, year: year, month: int(month), day: day}
 }
 
-// OnDateOf returns the When of the date that t shows in its own location. Use it for a date from a form, and for a DATE
-// column that the driver returns as midnight UTC. With a driver that returns it in another location, the date can
-// change; docs/gapless.md describes these drivers and the remedy.
+// OnDateOf returns the date of t in its own location as a When. Use it for a date from a form, and for a DATE column
+// that the driver returns as midnight UTC. If a driver returns the column in another location, the date can change;
+// docs/gapless.md describes these drivers and the remedy.
 func OnDateOf(t time.Time) When { return On(t.Date()) }
 
-// At returns the When of an instant, such as [time.Now]. For the date of a document, use [On] or [OnDateOf].
+// At returns an instant as a When, for example the result of [time.Now]. For the date of a document, use [On] or
+// [OnDateOf].
 func At(t time.Time) When { return When{form: formInstant, instant: t.Round(0).UTC()} }
 
-// String returns a date in the form 2026-08-01, and an instant in RFC 3339 in UTC, such as 2026-08-01T03:00:00Z. For
-// the zero When, it returns "".
+// String returns a date in the form 2026-08-01, and an instant in the form of RFC 3339 in UTC, such as
+// 2026-08-01T03:00:00Z. It returns "" for the zero When.
 func (w When) String() string {
 	switch w.form {
 	case formDate:
@@ -210,7 +214,7 @@ func (w When) String() string {
 	return ""
 }
 
-// firstInstant returns the instant that w names. For a date, it returns the first instant of the business day.
+// firstInstant returns the instant of w. For a date, it returns the first instant of the business day.
 func (s *scheme) firstInstant(w When) (time.Time, error) {
 	switch {
 	case w.form == formInstant && !s.calendar.HasPeriod(w.instant):
@@ -248,14 +252,14 @@ func (s *scheme) businessDay(w When) (*calendar.Period, error) {
 	return day, nil
 }
 
-// notCovered returns the error for an instant that names no period, or whose date cannot be printed.
+// notCovered returns the error for an instant that has no period, or whose date is not in the years of periods.
 func (s *scheme) notCovered(w When) error {
 	return fmt.Errorf("serial: %v in %v: want 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z", w,
 		s.calendar.Location)
 }
 
-// numberedSpan returns the span in which a number is printed for w. It returns an error if the template cannot print
-// the date, or if the template prints the time of day and w is only a date.
+// numberedSpan returns the span of the numbers that are printed for w. It returns an error if w has no period, if the
+// template cannot print the date, or if the template prints the time of day and w is only a date.
 func (s *scheme) numberedSpan(w When) (calendar.Span, error) {
 	at, err := s.firstInstant(w)
 	if err != nil {

@@ -18,35 +18,37 @@ import (
 
 // The Reason of an [Explanation] that comes from this package begins with one of these.
 //
-// CallerLeft, BlockBurned and, with a ledger, NotReplicated are certain. They have Unused set and explain missing
-// numbers. The others are only possible reasons. They have Possible set and explain nothing.
+// CallerLeft, BlockBurned and, with a ledger, NotReplicated are certain reasons. Their explanations have Unused set,
+// and explain missing numbers. The others are only possible reasons. Their explanations have Possible set, and explain
+// no number.
 //
-// If every process of the series has a ledger, a number for which Unused is set is never issued. Without a ledger,
-// Redis may issue it after a loss, or after a [Generator.Takeover] that takes the series out of a ledger below the
-// number.
+// If every process of the series has the ledger, a number for which Unused is set is never issued. Otherwise, it may
+// still be issued: after Redis has lost data, or after a [Generator.Takeover] that takes the series out of the ledger
+// with a sequence below the number.
 const (
-	// CallerLeft means that the call was canceled or timed out before the reply with exactly these numbers arrived. They
+	// CallerLeft means that the call was canceled or timed out before its reply, with exactly these numbers, arrived. They
 	// were not returned to a caller.
 	CallerLeft = "caller left"
-	// NotReplicated means that the call returned [ErrNotReplicated], and that exactly these are its numbers. With a
-	// ledger, they are never issued. Without one, it is only a possible reason, because a failover may issue them again.
+	// NotReplicated means that a call for exactly these numbers returned [ErrNotReplicated]. With a ledger, they are never
+	// issued. Without a ledger, this is only a possible reason, because the numbers may be issued again after a failover.
 	NotReplicated = "not replicated"
-	// BlockBurned means that this process reserved these numbers in the ledger, and that their block can no longer be
-	// used.
+	// BlockBurned means that this process reserved a block of these numbers in the ledger, and that the block can no
+	// longer be used.
 	BlockBurned = "block burned"
 	// AnswerLost is a possible reason. It means that an attempt may have issued numbers, because there was no reply, or
 	// because the error leaves open whether the script ran. The range begins above the largest sequence that the process
-	// had returned before, and ends with the largest possible sequence. The hook gets at most one per second for each
-	// series and period. The others of that second are merged into one, which has the smallest First, the earliest At and
-	// the number of attempts, such as "answer lost: 3 attempts". [Generator.Flush] does not wait for the second to end.
+	// had returned before, and ends with the largest sequence of the period. The hook receives at most one such
+	// explanation per second for each series and period. All further ones within that second are merged into one, which
+	// has the smallest First, the earliest At and the number of attempts, such as "answer lost: 3 attempts".
+	// [Generator.Flush] passes it on without waiting for the second to end.
 	AnswerLost = "answer lost"
 	// Raised is a possible reason. It means that [Generator.Raise] or [Generator.Takeover] raised the counter above these
-	// numbers. Redis may have lost data before, so some of them may have been issued. If the counter or the reply of
-	// Raise was lost, there is no report.
+	// numbers. Redis may have lost data before, so some of the numbers may have been issued. If the counter was lost, or
+	// if there was no reply, there is no explanation.
 	Raised = "raised"
 	// BlockSkipped is a possible reason. It means that a block of the ledger began above the counter, or that an operator
 	// raised the counter above earlier blocks. Redis may have issued some of these numbers before it lost data. If the
-	// counter was lost, there is no report.
+	// counter was lost, there is no explanation.
 	BlockSkipped = "block skipped"
 )
 
@@ -58,16 +60,16 @@ const (
 // missing. An audit lists it next to the unexplained sequences, but treats none of them as explained.
 type Explanation struct {
 	Series      string    // result of [Scheme.Series], such as "serial:IS"; it includes the key prefix
-	Type        string    // only for information, because explanations are found by Series and Start
+	Type        string    // business type, for information only, because explanations are found by Series and Start
 	Start       time.Time // first instant of the period
 	First, Last int64     // first and last sequence, inclusive: 1 to 10^15-1
-	// Reason has 1 to 500 bytes of UTF-8: letters, marks, digits, punctuation, symbols, and spaces. The joiners U+200C
-	// and U+200D may be between two letters or symbols. Marks may follow the first of these two.
+	// Reason has 1 to 500 bytes of UTF-8: letters, marks, digits, punctuation, symbols and spaces. The joiners U+200C and
+	// U+200D are allowed between two letters or symbols, also if marks follow the first of the two.
 	Reason   string
 	By       string    // name of a person or job, at most 100 bytes of the same characters; "" for this package
 	At       time.Time // time when the explanation was given; not zero
-	Unused   bool      // the sequences were not returned to a caller, so no document may have them; not with Possible
-	Possible bool      // some sequences may be missing for this reason, which explains none of them; not with Unused
+	Unused   bool      // whether no document may have the sequences, because no caller got them; not with Possible
+	Possible bool      // whether the reason is only possible, and explains none of the sequences; not with Unused
 }
 
 // Validate returns an error if a field is invalid, and nil otherwise. The message names the field and the valid values.
@@ -140,8 +142,8 @@ func checkText(text string, minBytes, maxBytes int, allowed func(rune) bool) str
 }
 
 // checkProse is like checkText, for strings that people write. It allows all graphic characters, which include spaces
-// such as U+00A0 and U+202F. It also allows the joiners of Persian, Hindi and emoji between two letters or symbols.
-// Marks may follow the first of these.
+// such as U+00A0 and U+202F. It also allows the joiners that Persian, Hindi and emoji need, but only between two
+// letters or symbols. Marks may follow the first of the two.
 func checkProse(text string, minBytes, maxBytes int) string {
 	isJoiner := func(r rune) bool { return r == '\u200c' || r == '\u200d' }
 	allowed := func(r rune) bool { return unicode.IsGraphic(r) || isJoiner(r) }
@@ -161,32 +163,32 @@ func checkProse(text string, minBytes, maxBytes int) string {
 	return ""
 }
 
-// reasons has the reason for each cause of a gap.
+// reasons contains the Reason of an explanation for each cause of a gap.
 var reasons = [...]string{
 	series.CallerLeft: CallerLeft, series.NotReplicated: NotReplicated, series.AnswerLost: AnswerLost,
 	series.Raised: Raised, series.BlockSkipped: BlockSkipped, series.BlockBurned: BlockBurned,
 }
 
-// UnusedFailed records that a call of [Hooks].Unused could not store its explanation because of err. ctx is the context
-// of that call. A hook that tries again calls UnusedFailed after every failure, and with nil once it succeeds. If the
-// latest err is not nil when the hook returns, the explanation is lost. The error of [Generator.Flush] lists lost
-// explanations, and wraps the latest err. With any other context, UnusedFailed does nothing.
+// UnusedFailed notes that a call of [Hooks].Unused could not store its explanation because of err. ctx must be the
+// context of that call; otherwise UnusedFailed does nothing. A hook that tries again should call UnusedFailed after
+// every failure, and call it with nil once it succeeds. If the latest err is not nil when the hook returns, the
+// explanation is lost. The error of [Generator.Flush] lists lost explanations, and wraps the latest err.
 func UnusedFailed(ctx context.Context, err error) {
 	if note, ok := ctx.Value(noteKey{}).(func(error)); ok {
 		note(err)
 	}
 }
 
-type noteKey struct{} // in the context of an Unused hook; the value is a func(error)
+type noteKey struct{} // key of a func(error) in the context of an Unused hook
 
 // Flush waits until [Hooks].Unused has received all unused numbers, including those of canceled calls whose reply has
 // not arrived yet. Call it before a process ends, because numbers that are not reported stay unexplained. Do not call
-// it from the hook. If ctx ends first, Flush returns its error, and the remaining numbers are still reported. Without
-// such a hook, Flush returns at once.
+// it from the hook. Without such a hook, Flush returns immediately.
 //
-// The error lists the ranges of the numbers that have not been reported, and contains the latest error that was passed
-// to [UnusedFailed]. Flush also returns an error, which does not match that of ctx, if the hook has lost an explanation
-// since the previous call of Flush.
+// If ctx ends first, Flush returns an error that matches the error of ctx, and the remaining numbers are still reported
+// later. Flush also returns an error if the hook has lost an explanation since the previous call of Flush. The error
+// lists the ranges of the numbers that have not been reported, and contains the latest error that was passed to
+// [UnusedFailed].
 func (g *Generator) Flush(ctx context.Context) error {
 	if g.reporter == nil {
 		return nil
@@ -202,8 +204,8 @@ func (g *Generator) Flush(ctx context.Context) error {
 	return err
 }
 
-// flush waits until everything is reported or ctx ends. It returns up to three errors: that of ctx, a list of what is
-// not reported, and the latest error of a hook. It then forgets the explanations that hooks have lost.
+// flush waits until everything is reported or ctx ends. It returns up to three errors: the error of ctx, a list of the
+// ranges that are not reported, and the latest error of a hook. It then forgets the explanations that hooks have lost.
 func (r *reporter) flush(ctx context.Context) (errs []error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,11 +244,11 @@ func (r *reporter) flush(ctx context.Context) (errs []error) {
 // A gapKey identifies queue entries that may be merged.
 type gapKey struct {
 	typ   string
-	start int64 // of the period, Unix seconds
+	start int64 // first instant of the period, in Unix seconds
 	cause series.Cause
 }
 
-// list returns a string with the ranges of all entries, grouped by key. It begins with "; " unless it is empty.
+// list returns a string with the ranges of all entries, grouped by key. The string is empty or begins with "; ".
 func (r *reporter) list(all []*backlog.Entry[gapKey]) string {
 	slices.SortFunc(all, func(a, b *backlog.Entry[gapKey]) int {
 		return cmp.Or(cmp.Compare(a.Key.typ, b.Key.typ), cmp.Compare(a.Key.start, b.Key.start),
@@ -271,7 +273,7 @@ func (r *reporter) list(all []*backlog.Entry[gapKey]) string {
 	return text.String()
 }
 
-// possible reports whether a cause is only a possible reason.
+// possible reports whether a cause is only a possible reason for a gap.
 func (r *reporter) possible(c series.Cause) bool {
 	return c == series.AnswerLost || c == series.Raised || c == series.BlockSkipped ||
 		c == series.NotReplicated && r.ledger == nil

@@ -11,24 +11,25 @@ import (
 	"github.com/dailyserial/serial/internal/series"
 )
 
-// maxPeriods is the largest retention, in periods.
+// maxPeriods is the largest retention, and the largest number of periods for History.
 const maxPeriods = 10_000
 
-// History returns the last number issued in each of the latest periods, newest first. periods is 1 to 10,000 and
-// includes the current period. Seq is 0 if the period was opened but no number was issued. A period is omitted if the
-// type was not used in it, or if its counter is lost, above 10^15-1 or expired; see [WithRetention]. Sequences that a
-// floor or [Generator.Raise] has skipped count as issued.
+// History returns the last number issued in each of the latest periods, newest first. The number of periods includes
+// the current one, and must be 1 to 10,000. A Number has Seq 0 if its period was opened but no number was issued. A
+// period is omitted if the type was not used in it, or if its counter is lost, has expired (see [WithRetention]) or is
+// above 10^15-1. Sequences that a floor or [Generator.Raise] has skipped count as issued.
 //
-// History writes nothing. The error matches [ErrInvalidType], [ErrClockSkew] or [ErrConflict]; it says that periods is
-// invalid; or it wraps the error of ctx or of Redis.
+// History writes nothing. The error matches [ErrInvalidType], [ErrClockSkew] or [ErrConflict], or it wraps the error of
+// ctx or of Redis. History also fails if periods is invalid.
 func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Number, error) {
 	numbers, _, err := g.kept(ctx, typ, periods, refuseIf(periods < 1 || periods > maxPeriods,
 		"serial: History of %d periods: want 1 to %d", periods, maxPeriods))
 	return numbers, err
 }
 
-// kept returns the last numbers of the latest periods, newest first, and the first sequences of these periods, 0 where
-// Redis does not know them. refused is the error in the other arguments of the call, nil if they are valid.
+// kept returns the last numbers of the latest periods, newest first, and the first sequences of these periods. A first
+// sequence is 0 if Redis does not know it. refused is the error in the caller's other arguments, or nil if they are
+// valid.
 func (g *Generator) kept(ctx context.Context, typ string, periods int, refused error) (
 	numbers []Number, firsts []int64, err error) {
 	c, err := g.begin(ctx, typ, "", 0, refused)
@@ -40,11 +41,11 @@ func (g *Generator) kept(ctx context.Context, typ string, periods int, refused e
 
 func (g *Generator) history(ctx context.Context, c *series.Call, typ string, periods int) (
 	numbers []Number, firsts []int64, err error) {
-	const together = 1000 // number of periods per script call, so that Redis is not blocked for long
+	const together = 1000 // largest number of periods per script call; more would keep Redis busy for too long
 	if g.calendar.Unit == calendar.Never {
 		periods = 1
 	}
-	// The label keeps History from failing if the counter of the current period is lost.
+	// With a label, History does not fail if the counter of the current period is lost.
 	counters, err := c.History(ctx, c.Current().Label)
 	if err != nil {
 		return nil, nil, err
@@ -52,7 +53,7 @@ func (g *Generator) history(ctx context.Context, c *series.Call, typ string, per
 	first, last := counters.First[:1], counters.Last[:1]
 	read := []*calendar.Period{&counters.Span.Period}
 	for {
-		// Omit the current period if it was read before.
+		// In all calls but the first, the current period comes first, and is omitted.
 		first, last = first[len(first)-len(read):], last[len(last)-len(read):]
 		for i, p := range read {
 			if p.End <= 0 { // no Redis server has ever had an earlier time
@@ -81,22 +82,23 @@ func (g *Generator) history(ctx context.Context, c *series.Call, typ string, per
 	}
 }
 
-// Audit accounts for the numbers of a type in one period. It compares the numbers that were issued with those that the
-// application has used; used yields the latter. See [Scheme.Audit] for the arguments and the memory needed. The period
-// must be the current one, or one whose counter has not expired; see [WithRetention].
+// Audit accounts for the numbers of a type in one period. It compares the numbers that were issued with the numbers
+// that used yields, which are those that the application has used. [Scheme.Audit] describes the arguments and the
+// memory needed. The period must be the current one, or one whose counter has not expired; see [WithRetention].
 //
 // Audit reads the counter before it iterates over used, and again afterwards. [Report].Last is the first value. Numbers
 // that are issued in between are ignored, whether or not used yields them. A number that was issued earlier, but stored
 // during the audit, may be reported as missing, because the iteration over used may already have passed its row. If the
 // type was not used in the current period, Last is 0.
 //
-// Audit writes nothing. If ctx ends, Audit stops before the next number or explanation. Each reading of the counter
-// fails within 10 s if Redis does not reply. With an error, the Report is zero.
+// Audit writes nothing. If ctx ends, Audit stops before the next number or explanation. If Redis does not reply, each
+// of the two reads fails within 10 s. If there is an error, the Report is zero.
 //
-// The error matches [ErrInvalidType]; [ErrCounterLost] if the counter is lost, even if a floor or a ledger will repair
-// it, or if it became lower during the audit; [ErrExhausted], as from [Generator.Peek]; [ErrClockSkew]; or
-// [ErrConflict]. Audit also fails if the period has not begun, or if its counter has expired, which can happen during
-// the audit. The other errors are those of [Scheme.Audit], of ctx and of Redis.
+// The error matches [ErrInvalidType], [ErrClockSkew] or [ErrConflict]. It matches [ErrCounterLost] if the counter is
+// lost, even if a floor or a ledger will repair it, or if the counter became lower during the audit. It matches
+// [ErrExhausted] if the counter was set above 10^15-1 by hand. Audit also fails if the period has not begun, or if its
+// counter has expired, which can happen during the audit. The other errors are those of [Scheme.Audit], of ctx and of
+// Redis.
 func (g *Generator) Audit(ctx context.Context, typ string, at When,
 	used iter.Seq2[string, error], opts ...AuditOption) (Report, error) {
 	r, err := g.audit(ctx, typ, at, used, opts)
@@ -124,15 +126,16 @@ func (g *Generator) audit(ctx context.Context, typ string, at When, used iter.Se
 	return only(a.run(ctx, used, read, read))
 }
 
-// AuditAll accounts for the numbers of a type in all periods whose counters are kept (see [WithRetention]), and
-// iterates over used only once. A period whose counter is lost is not included. See [Scheme.AuditAll] for used numbers
-// of other periods. The report of a period is what [Generator.Audit] returns for it, except for Foreign and OtherCount.
+// AuditAll accounts for the numbers of a type in all periods whose counters have not expired (see [WithRetention]), and
+// iterates over used only once. A period whose counter is lost is not included. [Scheme.AuditAll] describes what
+// happens to used numbers of other periods. The report of a period is what [Generator.Audit] returns for it, except for
+// Foreign, ForeignCount and OtherCount.
 //
 // AuditAll reads the counters before it iterates over used, and again afterwards. Numbers that are issued in between
-// are ignored. If a period begins in between and used has numbers of it, its report has Last 0.
+// are ignored. If a period begins in between and used yields numbers of that period, its report has Last 0.
 //
-// AuditAll writes nothing. If ctx ends, it stops before the next number or explanation. Each reading of the counters
-// fails within 10 s if Redis does not reply. With an error, the Reports are zero.
+// AuditAll writes nothing. If ctx ends, it stops before the next number or explanation. If Redis does not reply, each
+// of the two reads fails within 10 s. If there is an error, the Reports are zero.
 //
 // The errors are those of [Generator.History] and of [Scheme.AuditAll], and [ErrCounterLost] if a counter became lower
 // during the audit. AuditAll also fails if the current period ends during the audit and its counter is not kept.
@@ -178,8 +181,9 @@ func (g *Generator) auditAll(ctx context.Context, typ string, used iter.Seq2[str
 	})
 }
 
-// counter reads the counter of the current period, or of an earlier one that is still kept. It returns 0 as last if no
-// number was issued. first is the first sequence of the period, 0 if Redis does not know it.
+// counter reads the counter of the current period, or of an earlier period whose counter has not expired. last is the
+// last sequence issued, or 0 if none was issued. first is the first sequence of the period, or 0 if Redis does not know
+// it.
 func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period) (first, last int64, err error) {
 	c, err := g.begin(ctx, typ, "", 0, nil)
 	if err == nil {
@@ -203,11 +207,11 @@ func (g *Generator) read(ctx context.Context, c *series.Call, typ string, p *cal
 		switch current := counters.Span; {
 		case err != nil && !(refused && refusal.Status == series.Lost && p.Start < current.Start):
 			return 0, 0, err
-		case err != nil: // p has ended in the meantime, so its own counter is read next
+		case err != nil: // p has ended in the meantime, so its counter is read as that of an earlier period
 		case p.Start > current.Start:
 			return 0, 0, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
 				g.subject(typ), label, calendar.FormatLabel(current.Label))
-		case past != (p.Start < current.Start): // this host's clock was ahead, or the period has just ended
+		case past != (p.Start < current.Start): // try again, because this host's clock was ahead, or p has just ended
 		case !past:
 			return counters.First[0], max(0, counters.Last[0]), nil
 		case counters.Last[1] < 0:

@@ -17,34 +17,37 @@ import (
 // log, and package github.com/dailyserial/serial/serialotel has hooks for OpenTelemetry. Any hook may be nil.
 //
 // Every hook except Unused runs in the goroutine of the call that it reports, directly before the call returns. It gets
-// the context of the call, which may have ended. No lock is held, so a slow hook delays only this call. The order for
-// one call is ClockCorrected, Lost, Opened, Issued or Failed, NearlyExhausted. Hooks must be safe for concurrent use.
-// If a hook panics, the panic is ignored, and the call returns its result.
+// the context of the call, which may have ended. No lock is held, so a slow hook delays only this call. If one call
+// runs several hooks, their order is ClockCorrected, Lost, Opened, Issued or Failed, NearlyExhausted. Hooks must be
+// safe for concurrent use. If a hook panics, the panic is ignored, and the call returns its result.
 type Hooks struct {
 	// Issued is called for every call that returns numbers.
 	Issued func(context.Context, IssuedInfo)
 	// Failed is called for every call that returns an error instead of numbers.
 	Failed func(context.Context, FailedInfo)
-	// Opened is called for every call that opened the current period, or opened it again after its counter was lost. It
-	// is not called when Prepare opens the next period, or when a block of the ledger repairs a counter.
+	// Opened is called for every call that opened the current period, or opened it again after its counter was lost. It is
+	// not called when Prepare opens the next period, or when a new block of the ledger is installed in an open period.
 	Opened func(context.Context, OpenedInfo)
-	// Lost is called for every call that found a counter missing or too low; [LostInfo] has the result. If several calls
-	// find the same loss, Lost is called for each of them. History does not call it, because it omits lost counters.
+	// Lost is called for every call that found a counter missing or too low. [LostInfo] contains the consequences. If
+	// several calls find the same loss, Lost is called for each of them. It is not called by History, which omits lost
+	// counters.
 	Lost func(context.Context, LostInfo)
-	// ClockCorrected is called if the clock of a Redis server is not in the period that this process assumed, for example
-	// because the clock of this host is wrong. Afterwards, the process takes the offset into account. Around midnight,
-	// an offset of a few milliseconds is enough.
+	// ClockCorrected is called if the clock of a Redis server was not in the period that this process assumed, for example
+	// because the clock of this host is wrong. Afterwards, the process takes the offset between the clocks into account.
+	// Around midnight, an offset of a few milliseconds is enough.
 	ClockCorrected func(context.Context, ClockInfo)
-	// NearlyExhausted is called once per series and period by each Generator, when the fraction NearlyExhaustedAt of the
-	// period's numbers has been used. With [WithUntil], it is also called once per series by each Generator, for the
-	// first number that is issued within 29 days before that date or on it.
+	// NearlyExhausted is called when the fraction NearlyExhaustedAt of the numbers of a period has been used. Each
+	// Generator calls it once per series and period. With [WithUntil], each Generator also calls it once per series, for
+	// the first number that is issued on that date or within the 29 days before it.
 	NearlyExhausted func(context.Context, ExhaustionInfo)
-	// Unused receives the numbers that were issued or skipped but not returned to a caller, as far as this process can
-	// know; see [CallerLeft] and the other constants. It runs in a separate goroutine, one call at a time for each
-	// Generator, and its context never ends. [Generator.Flush] waits for it. Up to 10,000 explanations can wait. A further
-	// one is merged into the newest waiting explanation of the same series, period and reason, if their ranges are
-	// adjacent or if they are possible reasons. Otherwise it is dropped, and the Reason of the next explanation contains
-	// the number of dropped ones.
+	// Unused receives the numbers that were issued or skipped but not returned to a caller, as far as this process knows
+	// them; see [CallerLeft] and the other constants. It runs in a separate goroutine, one call at a time for each
+	// Generator, and its context never ends. [Generator.Flush] waits until it has received everything.
+	//
+	// Up to 10,000 explanations can wait for Unused. When the queue is full, a new explanation is merged into the newest
+	// waiting explanation of the same series, period and reason, if their ranges overlap or touch, or if the reason is
+	// only possible. Otherwise the new explanation is dropped, and the Reason of the next explanation contains the number
+	// of dropped explanations.
 	Unused func(context.Context, Explanation)
 	// NearlyExhaustedAt is a fraction of a period's numbers, more than 0 and at most 1. 0 means 0.8.
 	NearlyExhaustedAt float64
@@ -54,7 +57,7 @@ type Hooks struct {
 type IssuedInfo struct {
 	Series   string        // with [WithSharedCounter] the result of [Scheme.Series], otherwise ""
 	Last     Number        // last number issued
-	Count    int           // number of numbers issued; 0 if [Generator.NextOnce] repeated an earlier number
+	Count    int           // how many numbers were issued; 0 if [Generator.NextOnce] repeated an earlier number
 	Duration time.Duration // duration of the call
 }
 
@@ -62,7 +65,7 @@ type IssuedInfo struct {
 type FailedInfo struct {
 	Series   string        // as in IssuedInfo
 	Type     string        // requested type; it may be invalid
-	Count    int           // number of numbers requested
+	Count    int           // how many numbers were requested
 	Err      error         // error that the call returns
 	Duration time.Duration // duration of the call
 }
@@ -76,34 +79,36 @@ type OpenedInfo struct {
 }
 
 // LostInfo describes a counter that is missing or too low. If neither Repaired nor Pending is set, the call returned
-// [ErrCounterLost], which an operator must resolve.
+// [ErrCounterLost], and an operator must call [Generator.Raise].
 //
-// Pending is set if the call failed with another error, for example because it was canceled or the ledger failed. It is
-// also set for Peek and Audit, which do not repair counters, if the Generator has a floor or a ledger.
+// Pending is set if the call failed with another error, for example because it was canceled or because the ledger
+// failed. It is also set for Peek and Audit, which do not repair counters, if the Generator has a floor or a ledger.
 type LostInfo struct {
 	Series   string // as in IssuedInfo
 	Type     string
 	Start    time.Time // first instant of the period
-	Held     string    // content of the counter when the loss was found, "" if it is not known
+	Held     string    // content of the counter when the loss was found, or "" if it is not known or there was no counter
 	Repaired bool      // the counter was repaired, and the call returned no error
 	Pending  bool      // a later call will repair the counter or return ErrCounterLost
 }
 
 // ClockInfo describes the difference between the clock of a Redis server and that of this host.
 type ClockInfo struct {
-	Offset, Before time.Duration // new and previous estimate of the server's clock minus this host's, to half a round trip
+	// Offset and Before are the new and the previous estimate of the server's clock minus this host's clock. An estimate
+	// is accurate to half a round trip.
+	Offset, Before time.Duration
 }
 
-// ExhaustionInfo describes a period that has few numbers left, or a type that is near its last day.
+// ExhaustionInfo describes a period that has few numbers left, or a series whose last day is near.
 type ExhaustionInfo struct {
 	Series     string // as in IssuedInfo
 	Last       Number // last number issued
-	Used, Size int64  // number of used sequences of the period, and number of all its sequences
+	Used, Size int64  // how many sequences of the period are used, and how many there are
 	Until      When   // last day for which numbers are issued, or zero if none; see [WithUntil]
 }
 
-// WithHooks adds functions that the Generator calls; see [Hooks]. If the option is given more than once, all hooks are
-// called, in the order of the options, each with its own NearlyExhaustedAt.
+// WithHooks adds functions that the Generator calls; see [Hooks]. If the option is given more than once, the hooks of
+// all options are called in their order. Each option has its own NearlyExhaustedAt.
 //
 // NearlyExhaustedAt must be 0 to 1; 0 means 0.8. There are no hooks by default.
 func WithHooks(hooks Hooks) Option {
@@ -137,7 +142,7 @@ func (g *Generator) finish(ctx context.Context, c *series.Call, typ string, err 
 	return err
 }
 
-// sharedSeries returns the series that all types share, "" if each type has a separate one.
+// sharedSeries returns the series that all types share, or "" if each type has a separate series.
 func (g *Generator) sharedSeries() string {
 	if !g.shared {
 		return ""
@@ -145,7 +150,7 @@ func (g *Generator) sharedSeries() string {
 	return g.series("")
 }
 
-// lostInfo describes the loss that was found by a call that ended with err.
+// lostInfo describes the loss that a call has found. err is the error that the call returns.
 func (g *Generator) lostInfo(c *series.Call, typ string, err error) LostInfo {
 	info := LostInfo{Series: g.sharedSeries(), Type: typ, Start: g.local(c.Events.Lost.Start), Held: c.Events.Content,
 		Repaired: err == nil && !c.Reads()}
@@ -157,7 +162,7 @@ func (g *Generator) lostInfo(c *series.Call, typ string, err error) LostInfo {
 	return info
 }
 
-// failed ends a call for n numbers that failed with err, and returns the error for the caller.
+// failed ends a call for n numbers that failed with err. It calls the hooks, and returns the error for the caller.
 func (g *Generator) failed(ctx context.Context, c *series.Call, typ string, n int, began time.Time, err error) error {
 	took := time.Since(began)
 	err = g.finish(ctx, c, typ, err)
@@ -167,7 +172,7 @@ func (g *Generator) failed(ctx context.Context, c *series.Call, typ string, n in
 	return err
 }
 
-// issued ends a call that issued n numbers.
+// issued ends a call that issued n numbers, and calls the hooks. n is 0 if the number was issued by an earlier call.
 func (g *Generator) issued(ctx context.Context, c *series.Call, last Number, n int, began time.Time) {
 	took := time.Since(began)
 	_ = g.finish(ctx, c, last.Type, nil)
@@ -188,7 +193,7 @@ func (g *Generator) issued(ctx context.Context, c *series.Call, last Number, n i
 		_, warned := g.warned.LoadOrStore(g.series(last.Type), true)
 		ends = !warned
 	}
-	seen := int64(-1) // largest number of used sequences for which hooks were called before; -1 if not known yet
+	seen := int64(-1) // largest used count for which hooks were called before, or -1 if it has not been read yet
 	for _, h := range g.hooks {
 		if ends {
 			tell(ctx, h.NearlyExhausted, info)
@@ -206,7 +211,7 @@ func (g *Generator) issued(ctx context.Context, c *series.Call, last Number, n i
 	}
 }
 
-// tell calls a hook unless it is nil, and ignores its panic.
+// tell calls a hook, unless it is nil. If the hook panics, tell ignores the panic.
 func tell[T any](ctx context.Context, hook func(context.Context, T), info T) {
 	if hook == nil {
 		return
@@ -216,8 +221,8 @@ func tell[T any](ctx context.Context, hook func(context.Context, T), info T) {
 }
 
 const (
-	maxWaiting = 10_000      // largest number of waiting explanations
-	lostPace   = time.Second // shortest time between explanations with AnswerLost of one series and period
+	maxWaiting = 10_000      // largest number of explanations that wait for a hook
+	lostPace   = time.Second // shortest time between two explanations with AnswerLost of the same series and period
 )
 
 // A reporter passes gaps to hooks, one after another. It has a goroutine only while an explanation is waiting.
@@ -226,13 +231,13 @@ type reporter struct {
 
 	mu        sync.Mutex // guards all below
 	queue     *backlog.Queue[gapKey]
-	lost      *backlog.Queue[gapKey] // entries that a hook has not stored, since the last Flush
-	latestErr error                  // error of the latest of these hooks
-	current   *report                // entry for which hooks are running, or nil if none
-	pending   int                    // number of explanations that may still follow
-	flushing  int                    // number of callers of Flush
+	lost      *backlog.Queue[gapKey] // entries that hooks could not store since the previous Flush
+	latestErr error                  // latest error of such a hook
+	current   *report                // entry that is being passed to the hooks, or nil if none
+	pending   int                    // how many explanations may still follow
+	flushing  int                    // how many callers of Flush are waiting
 	running   bool                   // the goroutine is running
-	changed   sync.Cond              // signaled when one of these fields has changed
+	changed   sync.Cond              // signaled when one of these fields may have changed
 }
 
 // A report is an entry that is passed to hooks.
@@ -241,7 +246,7 @@ type report struct {
 	errs []error // latest error of each hook, from UnusedFailed
 }
 
-// newReporter returns a reporter. It returns nil if there is no Unused hook.
+// newReporter returns a reporter, or nil if there is no Unused hook.
 func newReporter(c *config) *reporter {
 	if !slices.ContainsFunc(c.hooks, func(h Hooks) bool { return h.Unused != nil }) {
 		return nil
@@ -256,7 +261,7 @@ func newReporter(c *config) *reporter {
 func (r *reporter) report(g series.Gap) {
 	gathers := g.Cause == series.AnswerLost
 	if gathers && r.shared {
-		g.Type = "" // one explanation per second covers all types of the series
+		g.Type = "" // so that the lost replies of all types are merged
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -269,13 +274,14 @@ func (r *reporter) report(g series.Gap) {
 	r.signal()
 }
 
-// run passes the next explanation to the hooks, if there is one, and continues in another goroutine.
+// run passes the next explanation to the hooks, and then starts itself again in another goroutine. It returns if no
+// explanation is waiting.
 func (r *reporter) run() {
 	next := r.next()
 	if next == nil {
 		return
 	}
-	defer func() { go r.run() }() // in another goroutine, because a hook may have ended this one
+	defer func() { go r.run() }() // in another goroutine, because a hook may end this one
 	for i, hooks := range r.hooks {
 		note := func(err error) {
 			r.mu.Lock()
@@ -286,7 +292,8 @@ func (r *reporter) run() {
 	}
 }
 
-// next ends the current report, waits until the next one is due, and returns it. It returns nil if none is waiting.
+// next finishes the current report, waits until the next report is due, and returns it. It returns nil if no
+// explanation is waiting.
 func (r *reporter) next() *report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -322,7 +329,7 @@ func (r *reporter) addPending(n int) {
 	r.signal()
 }
 
-// await waits until a field changes or ctx ends. r.mu must be held; it is unlocked during the wait.
+// await waits until a field may have changed or ctx has ended. r.mu must be held. It is unlocked while await waits.
 func (r *reporter) await(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() {
 		r.mu.Lock()

@@ -13,18 +13,18 @@ import (
 // github.com/dailyserial/serial/sqlledger keeps a ledger in an SQL database.
 type Ledger interface {
 	// Reserve reserves r.N consecutive sequences of one period. All of them must be larger than r.Above and larger than
-	// every sequence that was ever reserved for the series and period. It returns the first of them minus 1, so the
-	// sequences from after+1 to after+r.N are reserved. It must not return before the reservation would survive a
-	// crash of the storage.
+	// every sequence that was ever reserved for the series and period. Reserve returns the first of them minus 1, so the
+	// sequences from after+1 to after+r.N are reserved. It must not return before the reservation would survive a crash of
+	// the storage.
 	//
-	// Reserve should also store the calendar of each series and the print mark of each period with the first
-	// reservation. If a later reservation has a different one, Reserve should reserve nothing and return the error of
-	// [Reservation.Check], which matches [ErrConflict]. The first reservation decides even if its caller crashed.
-	// Redis compares these settings, too, but if Redis has lost its record, only the ledger can. If the ledger does not
-	// compare them, a number may be issued twice when the settings of a series change and Redis loses its data.
+	// With the first reservation, Reserve should also store the calendar of the series and the print mark of the period.
+	// If the calendar or the print mark of a later reservation differs, Reserve should reserve nothing and return the
+	// error of [Reservation.Check], which matches [ErrConflict]. The first reservation counts even if its caller crashed.
+	// Redis compares these settings, too, but after a loss of the record, only the ledger can compare them. If the ledger
+	// does not, a number may be issued twice when the settings of a series change and Redis loses its data.
 	//
-	// After an error the sequences may or may not have been reserved; reserved ones become a gap. The same is true if
-	// ctx ends, which happens before the lock for the reservation expires.
+	// If Reserve returns an error, the sequences may or may not have been reserved. Reserved sequences become a gap. The
+	// same is true if ctx ends. It ends before the lock that protects the reservation expires.
 	Reserve(ctx context.Context, r Reservation) (after int64, err error)
 }
 
@@ -38,8 +38,9 @@ type Reservation struct {
 	N        int64  // number of sequences to reserve: 1 to 10^15-1
 }
 
-// Check helps to implement a [Ledger]. It compares r with the calendar of the series and the print mark of the period
-// that the ledger has stored. If one of them differs, the error matches [ErrConflict] and contains the remedy.
+// Check helps to implement a [Ledger]. It compares r with the calendar of the series and the print mark of the period,
+// as the ledger has stored them. If one of them differs, Check returns an error that matches [ErrConflict] and contains
+// the remedy.
 func (r Reservation) Check(calendar, printMark string) error {
 	const anew = "use another type, or another key prefix together with another literal in the template"
 	switch {
@@ -55,18 +56,18 @@ func (r Reservation) Check(calendar, printMark string) error {
 	return nil
 }
 
-// WithLedger reserves numbers in durable storage before Redis may issue them, block sequences at a time. If Redis then
-// loses data (in a failover, in a restart without data, or by starting on an old backup), the counter continues above
-// everything that the ledger has ever reserved. So there is a gap, but never a duplicate. The gap is at most the
-// current block and the blocks that are being reserved.
+// WithLedger reserves numbers in durable storage before Redis may issue them. block is the number of sequences that are
+// reserved at once. If Redis loses data (in a failover, in a restart without data, or by starting on an old backup),
+// the counter continues above everything that the ledger has ever reserved. So a loss causes a gap, but never a
+// duplicate. The gap consists of at most the current block and the blocks that are being reserved.
 //
-// The ledger is called once per block. A larger block means fewer calls, and a larger gap after a loss. If the ledger
-// is not available, the numbers that are already reserved are still issued. Afterwards, calls fail with the error of
+// The ledger is called once per block. A larger block means fewer calls, and a larger gap after a loss. While the
+// ledger is unavailable, numbers that are already reserved are still issued. After them, calls fail with the error of
 // the ledger.
 //
 // All processes that issue numbers of a type must use the same ledger, but their blocks may differ in size. A process
-// without the ledger gets [ErrConflict] until the last period for which the ledger was used has ended. A ledger may be
-// introduced in the middle of a period. If the counter of that period had been lost before, calls fail with
+// without the ledger gets [ErrConflict] until the last period for which the ledger was used has ended. You may
+// introduce a ledger in the middle of a period. If the counter of that period had been lost before, calls fail with
 // [ErrCounterLost] until a floor or [Generator.Raise] provides the last number that was used without the ledger.
 //
 // Redis must allow INFO in scripts, because INFO returns the replication ID of the server. A new ID means that the

@@ -16,18 +16,18 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// lockPatience is the longest time for which an attempt to get the lock waits for a server that does not reply, if
-// there is no majority yet. It also limits the time for releasing the lock.
+// lockPatience limits the time for which an attempt to get the lock waits for servers that do not reply. The attempt
+// ends earlier if a majority has granted or refused the lock. lockPatience also limits the time for releasing the lock.
 const lockPatience = 2 * time.Second
 
 // locks creates the redsync locks for opening periods, on independent servers.
 type locks struct {
 	servers    []*wire.Client
 	onCounters bool            // the only lock server is that of the counters
-	releases   *sync.WaitGroup // releases under way
+	releases   *sync.WaitGroup // running releases
 }
 
-// newLocks returns locks on the servers of clients, or on the server of the counters if clients is nil.
+// newLocks returns locks on the servers of clients. If clients is nil, the locks are on the server of the counters.
 func newLocks(counters *wire.Client, clients []goredis.UniversalClient) locks {
 	l := locks{onCounters: clients == nil, releases: new(sync.WaitGroup)}
 	if l.onCounters {
@@ -48,11 +48,11 @@ type lock struct {
 	panicked atomic.Pointer[any] // value with which a hook of a client panicked, in a goroutine of redsync
 }
 
-// Try implements [series.Locks]. If no caller gets a majority because the servers have granted the lock to different
-// callers, the error is ErrTaken, too.
+// Try implements [series.Locks]. The error is ErrTaken, too, if different callers got the lock on different servers, so
+// that no caller has a majority.
 //
-// redsync does not get ctx itself. It would not return the error of ctx, and after the end of ctx it could not release
-// a lock that a server may have granted.
+// ctx is not passed to redsync. redsync would not return the error of ctx, and after ctx has ended, it could not
+// release a lock that a server may have granted.
 func (l locks) Try(ctx context.Context, deadline time.Time, tag, key string, behind *wire.Item, note *wire.Note,
 ) (_ series.Lock, sent bool, err error) {
 	k := &lock{settings: l}
@@ -80,7 +80,7 @@ func (l locks) Try(ctx context.Context, deadline time.Time, tag, key string, beh
 }
 
 // failure returns the error of an attempt to get the lock k that failed with err. ended is the error of the attempt's
-// context, nil if the servers replied or failed before that ended.
+// context, or nil if that context has not ended.
 func (l locks) failure(ctx context.Context, k *lock, ended, err error, note *wire.Note) error {
 	switch p := k.panicked.Load(); {
 	case p != nil:
@@ -120,14 +120,14 @@ type lockServer struct{ conn *lockConn }
 
 func (s lockServer) Get(context.Context) (redis.Conn, error) { return s.conn, nil }
 
-// A lockConn sends the two commands of an attempt to one lock server: first the SET, then the release. redsync does not
-// wait for a slow server to reply to the SET before it sends the release. On another connection the release could
-// overtake the SET, and the lock would stay held. A lockConn implements only the methods of a connection that redsync
-// uses.
+// A lockConn sends the two commands of an attempt to one lock server: first the SET, then the release. redsync may
+// request the release before a slow server has replied to the SET. If the release were sent on another connection at
+// once, it could overtake the SET, and the lock would stay held. A lockConn therefore sends the release after the SET
+// has finished. It implements only the methods of a connection that redsync uses.
 type lockConn struct {
 	redis.Conn                   // nil, because no other method is called
 	plainCommand                 // the SET
-	within       context.Context // ends with the attempt; a SET that is still waiting is then not sent
+	within       context.Context // context of the attempt; once it has ended, a waiting SET is not sent
 	server       *wire.Client
 	tag          string
 	lock         *lock
@@ -135,16 +135,16 @@ type lockConn struct {
 
 	mu     sync.Mutex // guards all below
 	sent   bool       // the SET has been queued
-	barred bool       // the SET must not be queued
+	barred bool       // the SET must not be queued any more
 }
 
-// Close does nothing, so that commands continue.
+// Close does nothing, so that running commands continue.
 func (c *lockConn) Close() error { return nil }
 
 // Done implements [wire.Command].
 func (c *lockConn) Done() { close(c.over) }
 
-// wasSent reports whether the SET has been queued. If not, it will not be queued later.
+// wasSent reports whether the SET has been queued. If it has not, wasSent prevents that it is queued later.
 func (c *lockConn) wasSent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,7 +166,8 @@ func (p *plainCommand) Left(int)         {}
 
 // SetNX sends the SET and waits for the reply.
 func (c *lockConn) SetNX(name, value string, expiry time.Duration) (granted bool, err error) {
-	// A panic of the client's hook is passed to the caller of Try. In redsync's goroutine, it would end the process.
+	// If a hook of the client panics, the panic is passed to the caller of Try. In a goroutine of redsync, it would end
+	// the process.
 	defer func() {
 		if p := recover(); p != nil {
 			c.lock.panicked.Store(&p)
@@ -207,15 +208,15 @@ func (c *lockConn) send(args ...any) (sent bool) {
 	return true
 }
 
-// Eval runs the release, which is the only script that redsync uses here. It runs in the background, because no caller
-// has to wait for it.
+// Eval starts the release, which is the only script that redsync runs here. The release runs in the background, because
+// no caller has to wait for it.
 func (c *lockConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
 	c.lock.settings.releases.Go(func() { c.release(append([]any{"eval", script.Src, script.KeyCount}, keysAndArgs...)) })
 	return int64(1), nil
 }
 
-// release sends the release after the SET has finished, unless the SET is known not to have run. A panic of the
-// client's hook is ignored, because there is no caller.
+// release sends the release after the SET has finished, unless it is certain that the SET did not run. If a hook of the
+// client panics, the panic is ignored, because no caller is waiting.
 func (c *lockConn) release(args []any) {
 	defer func() { _ = recover() }()
 	if !c.wasSent() {

@@ -16,31 +16,31 @@ import (
 	"github.com/dailyserial/serial/internal/series"
 )
 
-// LogHooks returns hooks for [WithHooks] that log the events an operator should know. Each event is logged with the
-// context of its call:
+// LogHooks returns hooks for [WithHooks] that log events which an operator should know about. Each event is logged with
+// the context of its call:
 //
 //	serial: period opened             Info   type, start, wait
 //	serial: counter lost              Error  type, start (Warn if a later call may repair it, see [LostInfo])
 //	serial: counter repaired          Warn   type, start
 //	serial: clock differs             Warn   offset, before (Info if these differ by less than a second)
-//	serial: clock corrected           Warn   the same, if offset is less than a second and before was not
+//	serial: clock corrected           Warn   the same, if offset is less than a second, but before is not
 //	serial: numbers nearly exhausted  Warn   type, start, until (if there is a date, see [WithUntil])
 //	serial: no number issued          Error  type, error, duration (see below for Warn and Info)
 //
 // A failed call is logged at Warn if the caller's deadline has passed, because the reason may be an outage. It is
-// logged at Info if the call was canceled ([context.Canceled]), and after [ErrInvalidType] and [ErrInvalidRequest]. An
-// invalid type is omitted. [ErrExhausted] and the other errors that an operator must resolve are always logged at
-// Error.
+// logged at Info if the call was canceled ([context.Canceled]), or if the error matches [ErrInvalidType] or
+// [ErrInvalidRequest]. An invalid type is omitted. [ErrExhausted] and the other errors that an operator must resolve
+// are always logged at Error.
 //
 // Numbers, sequences, counts of used numbers, keys, request IDs and the content of counters are never logged. So the
-// log does not reveal what [WithHiddenSequence] hides, except for the time at which a period is first used, nearly
-// exhausted and exhausted. The text of an error may contain any of these, so it is not logged. Instead, the attribute
-// error contains the texts of the errors that it matches, such as "serial: counter lost" or "context canceled"; whether
-// the floor or the ledger failed; the text of a network error, which has addresses; and the code of a Redis error, such
-// as "NOPERM".
+// log does not reveal what [WithHiddenSequence] hides, except for the times at which a period is first used, nearly
+// exhausted and exhausted. The text of an error is not logged, because it may contain such data. Instead, the attribute
+// error consists of the texts of known errors that the error matches, such as "serial: counter lost" or "context
+// canceled". These texts also show whether the floor or the ledger has failed. They are followed by the text of a
+// network error, which contains addresses, and by the code of a Redis error, such as "NOPERM".
 //
-// Issued and Unused are nil, because they could only log numbers. Any field may be set or wrapped before the hooks are
-// used, for example to set NearlyExhaustedAt. The same hooks may be used by several Generators.
+// Issued and Unused are nil, because they could only log numbers. You may set or wrap any field before you use the
+// hooks, for example to set NearlyExhaustedAt. Several Generators may use the same hooks.
 //
 // If logger is nil, each event is logged to the current [slog.Default].
 func LogHooks(logger *slog.Logger) Hooks {
@@ -82,7 +82,7 @@ func LogHooks(logger *slog.Logger) Hooks {
 		Failed: func(ctx context.Context, i FailedInfo) {
 			attrs := []slog.Attr{slog.String("type", i.Type), slog.String("error", loggable(i.Err)),
 				slog.Duration("duration", i.Duration)}
-			if errors.Is(i.Err, ErrInvalidType) { // it may be anything, of any length
+			if errors.Is(i.Err, ErrInvalidType) { // an invalid type may have any content and length
 				attrs = attrs[1:]
 			}
 			log(ctx, failureLevel(ctx, i.Err), "no number issued", attrs...)
@@ -90,7 +90,7 @@ func LogHooks(logger *slog.Logger) Hooks {
 	}
 }
 
-// operatorErrors are the errors that an operator must resolve, even if the call was canceled.
+// operatorErrors are the errors that an operator must resolve. They are logged at Error even if the call was canceled.
 var operatorErrors = []error{ErrExhausted, ErrCounterLost, ErrClockSkew, ErrConflict, ErrNotReplicated}
 
 // failureLevel returns the log level for the error of a call.
@@ -108,7 +108,7 @@ func failureLevel(ctx context.Context, err error) slog.Level {
 	return slog.LevelWarn
 }
 
-// harmless has the errors whose own texts never contain a number or a key, in the order in which they are logged.
+// harmless contains errors whose texts contain neither numbers nor keys, in the order in which they are logged.
 var harmless = slices.Concat(
 	[]error{series.ErrFloor, series.ErrLedger},
 	operatorErrors,
@@ -116,8 +116,8 @@ var harmless = slices.Concat(
 		io.EOF, io.ErrUnexpectedEOF, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted,
 		context.Canceled, context.DeadlineExceeded})
 
-// loggable returns the parts of an error that may be logged. The full text may contain numbers and keys, which may come
-// from this package, the server, the floor or the ledger.
+// loggable returns the parts of an error that may be logged. The full text may contain numbers and keys from this
+// package, the server, the floor or the ledger.
 func loggable(err error) string {
 	var texts []string
 	for _, e := range harmless {

@@ -16,8 +16,8 @@ import (
 	"github.com/dailyserial/serial/internal/series"
 )
 
-// An Option configures a [Generator] or a [Scheme]. [New] and [NewScheme] check the options. Their order has no effect.
-// If an option is given twice, the second one applies.
+// An Option configures a [Generator] or a [Scheme]. [New] and [NewScheme] check the options. If an option is given more
+// than once, the last one applies, except for [WithHooks]. The order of different options has no effect.
 type Option interface {
 	apply(*config) error
 }
@@ -25,8 +25,8 @@ type Option interface {
 // An option is the only implementation of Option.
 type option struct {
 	name      string
-	forScheme bool  // NewScheme accepts the option
-	err       error // error in the arguments, nil if they are valid
+	forScheme bool  // whether NewScheme accepts the option
+	err       error // error in the arguments, or nil if they are valid
 	set       func(*config)
 }
 
@@ -42,7 +42,7 @@ func (o option) apply(c *config) error {
 	return o.err
 }
 
-// refuseIf returns an error with the given text if wrong is true.
+// refuseIf returns an error with the formatted text if wrong is true, and nil otherwise.
 func refuseIf(wrong bool, format string, args ...any) error {
 	if !wrong {
 		return nil
@@ -52,12 +52,12 @@ func refuseIf(wrong bool, format string, args ...any) error {
 
 type config struct {
 	scheme
-	schemeOnly  bool                    // only options for a Scheme are accepted
+	schemeOnly  bool                    // whether only options for a Scheme are accepted
 	issuing     series.Config           // settings that a Scheme does not have
-	ledger      Ledger                  // nil for none
-	lockClients []redis.UniversalClient // nil for the client that has the counters
+	ledger      Ledger                  // nil if there is no ledger
+	lockClients []redis.UniversalClient // nil if the client of the counters has the lock
 	hooks       []Hooks
-	program     programName // name of the command in errors
+	program     programName // program for the commands in errors
 }
 
 func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
@@ -79,7 +79,7 @@ func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
 	return c, errors.Join(append(errs, c.complete()...)...)
 }
 
-// applyAll applies options, and returns their errors.
+// applyAll applies the options, and returns their errors.
 func (c *config) applyAll(opts []Option) (errs []error) {
 	for i, o := range opts {
 		if o == nil {
@@ -109,16 +109,17 @@ func (c *config) newSeries() *series.Series {
 	return series.New(i)
 }
 
-// isNil reports whether v is nil, or contains a nil pointer, function, map, slice or channel.
+// isNil reports whether v is nil, or an interface value that contains a nil pointer, function, map, slice or channel.
 func isNil(v any) bool {
 	nillable := []reflect.Kind{reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan}
 	r := reflect.ValueOf(v)
 	return !r.IsValid() || slices.Contains(nillable, r.Kind()) && r.IsNil()
 }
 
-// checkClient refuses a nil client, and a *redis.Ring, because a Ring moves keys to another shard when one fails.
+// checkClient returns an error if client is nil or a *redis.Ring. When a shard of a Ring fails, the Ring uses another
+// shard for its keys, which does not have the counters.
 func checkClient(client redis.UniversalClient) error {
-	// Only a Ring has this method. A type that embeds a Ring has it, too, and is refused.
+	// Only a Ring has this method, and a type that embeds a Ring.
 	_, ring := client.(interface{ SetAddrs(map[string]string) })
 	return cmp.Or(
 		refuseIf(isNil(client), "serial: the Redis client is nil"),
@@ -127,11 +128,11 @@ func checkClient(client redis.UniversalClient) error {
 }
 
 // WithStart sets the first sequence of every period that is opened afterwards. A period that is already open continues
-// where it is. With [Never] there is only one period, so the option has no effect once that period is open.
+// from its counter. With [Never] there is only one period, so the option has no effect once that period is open.
 //
-// [Generator.Peek], [Generator.History] and [Generator.Audit] use the start with which a period was opened, if it is
-// the current period or a prepared one. For earlier periods they use the start of the Generator. Audit those periods
-// before you change it.
+// For the current period and a prepared one, [Generator.Peek], [Generator.History] and [Generator.Audit] use the start
+// with which the period was opened. For earlier periods, Redis does not know it, so they use the start of the
+// Generator. Audit those periods before you change the start.
 //
 // seq must be 1 to the largest sequence that the template prints; see [Scheme.Limits]. The default is 1.
 func WithStart(seq int64) Option {
@@ -141,11 +142,11 @@ func WithStart(seq int64) Option {
 }
 
 // WithLast sets the last sequence of every period, for example the end of an authorized range of numbers. Calls that
-// would exceed it fail with [ErrExhausted]. [Generator.Raise] and [Generator.Takeover] refuse a larger sequence. The
-// option may change at any time, and processes may have different values while it does.
+// would exceed it fail with [ErrExhausted]. [Generator.Raise] and [Generator.Takeover] refuse a larger sequence. You
+// may change the option at any time, and processes may have different values during the change.
 //
-// A floor may return a larger sequence, up to the largest that the template prints; the range is then exhausted. The
-// option does not affect how numbers are read and parsed. [Scheme.Limits] returns it.
+// A floor may return a larger sequence, up to the largest that the template prints; the period is then exhausted. The
+// option does not affect how numbers are parsed. [Scheme.Limits] returns its value.
 //
 // seq must be at least the first sequence (see [WithStart]), and at most the largest sequence that the template prints,
 // which is the default.
@@ -155,15 +156,15 @@ func WithLast(seq int64) Option {
 	return option{"WithLast", true, err, func(c *config) { c.last = seq }}
 }
 
-// WithLockClients sets the servers that keep the lock for opening a period. They must be independent masters. A call
-// gets the lock if the majority of them grants it (Redlock). Uniqueness does not depend on the lock, which only
-// determines which process queries the floor.
+// WithLockClients sets clients for the servers that have the lock for opening a period. The servers must be independent
+// masters. A call gets the lock if the majority of them grants it (Redlock). Uniqueness does not depend on the lock,
+// which only determines which process queries the floor or the ledger.
 //
-// Every client must connect to a different server. If two clients reach the same server, only one of them can get the
-// lock there, and the rest may be too few for a majority. Calls that have to open a period then wait and fail. New
-// cannot detect this, but the error mentions it.
+// Every client must connect to a different server. If two clients connect to the same server, only one of them can get
+// the lock there, and the rest may be too few for a majority. Calls that have to open a period then wait and fail. New
+// cannot detect this, but the error of the call mentions it.
 //
-// By default, the lock is kept on the client that has the counters. New returns an error if the list is empty, or if it
+// By default, the lock is on the server that has the counters. New returns an error if the list is empty, or if it
 // contains a nil client, a *redis.Ring, or the same client twice.
 func WithLockClients(clients ...redis.UniversalClient) Option {
 	clients = slices.Clone(clients)
@@ -187,11 +188,11 @@ func checkLockClients(clients []redis.UniversalClient) error {
 		"serial: WithLockClients: no client is given; leave the option out to lock on the counters' own client")
 }
 
-// WithMaxSkew sets the largest accepted difference between Redis's clock and this host's clock when a period is opened
-// or a prepared period is entered. If the clocks differ by more, calls fail with [ErrClockSkew]. So a wrong clock
-// cannot open a day in 2031.
+// WithMaxSkew sets the largest accepted difference between Redis's clock and this host's clock when a period has to be
+// opened, or a prepared period has to be entered. If the clocks differ by more, calls fail with [ErrClockSkew]. This
+// prevents a Redis server whose clock is far ahead from opening a day in 2031, for example.
 //
-// The default is 1 hour. A negative value turns the check off. 0 is an error.
+// The default is 1 hour. A negative value turns the check off. New returns an error for 0.
 func WithMaxSkew(skew time.Duration) Option {
 	err := refuseIf(skew == 0, "serial: WithMaxSkew(0) would refuse every clock; "+
 		"want a positive value, or a negative one to turn the check off")
@@ -210,9 +211,9 @@ func WithOnceFor(d time.Duration) Option {
 }
 
 // WithReplicas makes every call wait until n replicas have confirmed its numbers, for at most timeout. If n is the
-// number of replicas that can be promoted, every replica that Redis can promote has the numbers. The confirmation is
-// requested with WAIT, in the same round trip. If too few replicas confirm, the call fails with [ErrNotReplicated], and
-// its numbers are a gap.
+// number of replicas that can be promoted, a failover loses none of these numbers. The confirmation is requested with
+// WAIT, in the same round trip. If too few replicas confirm, the call fails with [ErrNotReplicated], and its numbers
+// are a gap.
 //
 // n must be 0 to 1,000. The default is 0, which waits for no replica. timeout must be at least 1 ms, a multiple of 1
 // ms, and at most half of the client's read timeout (2.5 s if that is unlimited). The client must be a *redis.Client or
@@ -226,8 +227,9 @@ func WithReplicas(n int, timeout time.Duration) Option {
 	return option{"WithReplicas", false, err, func(c *config) { c.issuing.Replicas = replicas }}
 }
 
-// checkReplicas limits the timeout to half of the read timeout, so that half is left for everything else. It refuses
-// other types of clients, because they may send WAIT and the write to different servers.
+// checkReplicas returns an error if the timeout is longer than half of the client's read timeout, because the rest of
+// the call needs time, too. It also refuses other types of clients, which may send WAIT and the write to different
+// servers.
 func checkReplicas(client redis.UniversalClient, c series.Replicas) error {
 	if c.N == 0 {
 		return nil
@@ -244,8 +246,8 @@ func checkReplicas(client redis.UniversalClient, c series.Replicas) error {
 		c.N, c.Timeout, longest)
 }
 
-// WithKeyPrefix sets the first part of every key, for example a tenant or an environment. Generators with different
-// prefixes share nothing.
+// WithKeyPrefix sets the first part of every Redis key, for example the name of a tenant or an environment. Generators
+// with different prefixes have different counters and locks.
 //
 // The prefix must be valid as a type; see [ErrInvalidType]. The default is "serial".
 func WithKeyPrefix(prefix string) Option {
@@ -257,18 +259,19 @@ func WithKeyPrefix(prefix string) Option {
 }
 
 // WithSharedCounter makes all types of the key prefix share one counter, as one series: FA2101-0001, AV2101-0002. Each
-// number is printed with the type of its call. Only with this option may a template omit {type}. The type is then "" in
-// calls and in Numbers, and any other type is [ErrInvalidType].
+// number is printed with the type of its call. Only with this option may a template omit {type}. The type must then be
+// "" in calls and is "" in Numbers; calls with any other type fail with [ErrInvalidType].
 //
-// Every process with the key prefix must have this option. A process without it is not detected: it has a separate
+// Every process with the key prefix must have this option. A process without it is not detected. It uses a separate
 // counter for each type, and prints numbers that already exist. To combine types that have had separate counters,
 // restart all processes at the beginning of a period, or use another key prefix and another literal in the template;
 // see docs/settings.md.
 //
 // [Scheme.Series] returns the name of the series for a [Ledger] and for package gapless, such as "serial:*". A floor is
-// called with the type "", and must answer for all types. [Generator.Peek], [Generator.Raise] and the other methods
-// accept any valid type, act on the series, and print its numbers with that type. An audit includes the numbers of all
-// types. [Generator.NextOnce] fails with [ErrConflict] if its request was answered with another type.
+// called with the type "", and must return the highest sequence of all types. [Generator.Peek], [Generator.Raise] and
+// the other methods accept any valid type. They act on the whole series, and print its numbers with that type. An audit
+// includes the numbers of all types. [Generator.NextOnce] fails with [ErrConflict] if the number of the request was
+// issued for another type.
 //
 // By default, each type has a separate series.
 func WithSharedCounter() Option {
@@ -276,18 +279,18 @@ func WithSharedCounter() Option {
 }
 
 // WithFloor sets a function that returns the highest sequence of typ that may have been used in the period that begins
-// at start, or 0 if none was used. Usually it queries the database in which the numbers are stored. It is called when a
-// counter has to be created or repaired. The counter then continues above the answer, so a lost counter is repaired
-// instead of causing [ErrCounterLost]. The lock of the type and period is held during the call, so only one process
-// runs the query.
+// at start, or 0 if none was used. Usually it queries the database in which the numbers are stored. The function is
+// called when a counter has to be created or repaired. The counter then continues above the answer. So if a counter is
+// lost, it is repaired, and the call does not fail with [ErrCounterLost]. The lock of the type and period is held
+// during the query, so only one process runs it at a time. Only [Generator.Raise] and [Generator.Takeover] run the
+// query without the lock.
 //
-// The answer must not become lower when a document is deleted. Otherwise the number of that document is issued again
-// after a loss.
+// The answer must not become lower when a document is deleted. Otherwise the number of that document may be issued
+// again after a loss.
 //
-// The context of the function ends with that of the caller, and at the latest 7 s after the lock was requested, which
-// is before the lock expires. It ends earlier if Redis was slow, because all steps of a call together have 10 s. If the
-// function fails, the call returns its error, and nothing is issued. It is also an error if the answer is negative or
-// larger than the template can print.
+// The context of the function ends when the context of the caller ends, and at most 7 s after the lock was requested,
+// so before the lock expires. If the function fails, the call returns its error, and nothing is issued. The call also
+// fails if the answer is negative or larger than the template can print.
 //
 // There is no floor by default. The function must not be nil.
 func WithFloor(floor func(ctx context.Context, typ string, start time.Time) (int64, error)) Option {

@@ -12,19 +12,21 @@ import (
 // number of times, and in several processes at once. With [Never], it opens the only period.
 //
 // A prepared period keeps its time zone and day start. Calls with other settings fail with [ErrConflict] until that
-// period has ended. If the counter of a prepared period is missing when the period begins, calls fail with
-// [ErrCounterLost]. Prepare itself fails with this error if the next period may have been used because a clock was
-// ahead, and its counter is missing. A ledger repairs such a period with the first call in it. Without a ledger, use
-// [Generator.Raise] after the period has begun. If there is a ledger, the first call in a prepared period still
-// reserves a block.
+// period has ended. If there is a ledger, the first call in a prepared period still reserves a block.
+//
+// If the counter of a prepared period is missing when the period begins, calls fail with [ErrCounterLost], unless a
+// floor or a ledger repairs it. If a clock was ahead, numbers of the next period may have been issued before Prepare is
+// called. If the counter of that period is missing and there is no floor, Prepare fails with ErrCounterLost. A ledger
+// then repairs the counter with the first call in the period. Without a ledger, call [Generator.Raise] after the period
+// has begun.
 //
 // The next period is opened only if it begins no later than the day of [WithUntil]. After that day, Prepare fails with
 // [ErrExhausted].
 //
-// Prepare takes one round trip for each of the two periods, and one more to compare the clocks if the next period must
-// be opened. If there is a floor, each period that must be opened also needs the lock and a query to the floor. The
-// time limits of [Generator.Next] apply to each of the two periods. After an error or a canceled call, one or both of
-// the periods may be open, and Prepare may be repeated.
+// If the current period is open, Prepare takes one round trip for each of the two periods, and one more to compare the
+// clocks if the next period has to be opened. If there is a floor, each period that has to be opened also needs the
+// lock and a query to the floor. The time limits of [Generator.Next] apply to each of the two periods. After an error
+// or a canceled call, one or both of the periods may be open, and Prepare may be repeated.
 //
 // The error matches [ErrInvalidType], [ErrExhausted], [ErrCounterLost], [ErrClockSkew], [ErrConflict] or
 // [ErrNotReplicated], or it wraps the error of the floor, of the ledger, of ctx or of Redis.

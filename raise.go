@@ -6,21 +6,22 @@ import (
 	"github.com/dailyserial/serial/internal/series"
 )
 
-// Raise makes the next number of the current period at least seq+1. It never lowers a counter. Operators use it to
-// continue a series from another system, or to end [ErrCounterLost]. In the latter case seq is the last number that was
-// used, or 0 if none was. The next number is always above all numbers that this Generator has issued.
+// Raise raises the counter of the current period to seq, so that the sequence of the next number is at least seq+1. It
+// never lowers a counter. Operators use it to continue a series from another system, or to end [ErrCounterLost]. To end
+// ErrCounterLost, pass the last sequence that was used, or 0 if none was used. The next number is always above all
+// numbers of the period that this Generator has issued.
 //
-// seq is 0 to the largest sequence. If the period is not open, Raise opens it, above the floor if there is one. With a
-// ledger, Raise reserves the next block above seq.
+// seq must be 0 to the largest sequence. If the period is not open, Raise opens it, above the floor if there is one.
+// With a ledger, Raise reserves the next block above seq.
 //
 // If Redis's clock was set back to before a period in which numbers were issued, [Generator.Next] fails with
-// [ErrClockSkew]. Raise then returns the series to the current period of Redis's clock. It fails with [ErrConflict] if
+// [ErrClockSkew]. Raise then returns the series to the period that Redis's clock is in. It fails with [ErrConflict] if
 // numbers of that period have another print mark; see [Scheme.PrintMark].
 //
 // After an error or a canceled call, the counter may or may not have been raised, and Raise may be repeated. The error
 // matches [ErrInvalidType], [ErrClockSkew] (if the clocks differ by more than [WithMaxSkew]), [ErrConflict] or
-// [ErrNotReplicated]; it says that seq is invalid; or it wraps the error of the floor, of the ledger, of ctx or of
-// Redis.
+// [ErrNotReplicated], or it wraps the error of the floor, of the ledger, of ctx or of Redis. Raise also fails if seq is
+// invalid.
 func (g *Generator) Raise(ctx context.Context, typ string, seq int64) error {
 	return g.raise(ctx, "Raise", series.ForRaise, typ, seq, true)
 }
@@ -36,20 +37,19 @@ func (g *Generator) Raise(ctx context.Context, typ string, seq int64) error {
 // Another [Period] or year start is still refused with ErrConflict, and so is another print mark in the same period;
 // see [Scheme.PrintMark].
 //
-// seq is the last number that any process used in the current period of this Generator, or 0 if none was used. If the
+// seq is the last sequence that any process used in the current period of this Generator, or 0 if none was used. If the
 // series leaves a ledger, seq must be the last sequence that the ledger reserved for the period; otherwise numbers of
 // unused blocks may be issued. seq must be 0 to the largest sequence. The next number is above seq, above the counter
-// of the period if there is one, and above the answers of the floor and the ledger. If the old and the new settings
-// give the period the same label, as two time zones do for a day, its counter continues. No counter is ever lowered.
+// of the period if there is one, and above the answers of the floor and the ledger. If the period has the same label
+// with the old and the new settings, as a day has in two time zones, its counter continues. No counter is ever lowered.
 //
-// Periods that [Generator.Prepare] has opened with the old settings are dropped. If the label of a later period was
-// used before, for example because another time zone entered that day first, the period continues above its counter. If
-// that counter is gone, calls fail with [ErrCounterLost].
+// If [Generator.Prepare] has opened the next period with the old settings, that period has to be opened again. If the
+// label of a later period was used before, for example because that day began earlier in another time zone, the period
+// continues above its counter. If that counter is gone, calls fail with [ErrCounterLost].
 //
-// If the current period of the series has the settings of this Generator, Takeover does the same as [Generator.Raise].
-// So it may be repeated after an error or a canceled call, which may or may not have taken effect. The errors are those
-// of Raise, and [ErrClockSkew] if Redis's clock differs from this host's by more than [WithMaxSkew], because the
-// current period is then uncertain.
+// If the current period of the series already has the settings of this Generator, Takeover does the same as
+// [Generator.Raise]. A call that failed or was canceled may or may not have taken effect, and may therefore be
+// repeated. The errors are those of Raise.
 func (g *Generator) Takeover(ctx context.Context, typ string, seq int64) error {
 	return g.raise(ctx, "Takeover", series.ForTakeover, typ, seq, false)
 }
@@ -60,8 +60,8 @@ func (g *Generator) TakeoverKeepingLedger(ctx context.Context, typ string, seq i
 	return g.raise(ctx, "Takeover", series.ForTakeover, typ, seq, true)
 }
 
-// raise implements Raise and Takeover. If keep is true and the Generator has no ledger, it refuses a series that has
-// one.
+// raise implements Raise and both forms of Takeover. If keep is true, a Generator without a ledger does not take a
+// series out of its ledger.
 func (g *Generator) raise(ctx context.Context, method, purpose, typ string, seq int64, keep bool) error {
 	c, err := g.begin(ctx, typ, "", 0, refuseIf(seq < 0 || seq > g.limit,
 		"serial: %s of %s to %d: want 0 to %d", method, g.subject(typ), seq, g.limit))

@@ -14,15 +14,15 @@ import (
 )
 
 // A Report is the result of an audit of the numbers of a type in one period. [Report.Clean] reports whether the numbers
-// issued and the numbers used agree. The lists contain the first 1,000 entries; the counts are exact. Count plus
-// MissingCount is Last-First+1, or 0 if that is negative. [Report.Lookup] returns the details of any sequence. For
-// this, a Report keeps the memory that the audit has used.
+// issued and the numbers used agree. Each list contains at most the first 1,000 entries, but the counts are exact. The
+// sum of Count and MissingCount is Last-First+1, or 0 if that is negative. [Report.Lookup] returns the details of any
+// sequence. It needs the memory that the audit has used, so a Report keeps this memory.
 type Report struct {
 	Series string // as [Scheme.Series] returns it
 	Type   string
 	Start  time.Time // first instant of the period
 	First  int64     // first sequence of the period; see [WithStart]
-	Last   int64     // last sequence issued before the used numbers were read; 0 for none
+	Last   int64     // last sequence issued before the used numbers were read, or 0 if none was issued
 
 	Count      int64    // number of different used sequences from First to Last
 	Missing    []Range  // sequences from First to Last that were not used, in ascending order
@@ -38,8 +38,8 @@ type Report struct {
 
 	Explained    []Explained   // missing sequences with an explanation, in ascending order; see [WithExplanations]
 	Unexplained  []Range       // other missing sequences, in ascending order
-	Possible     []Explanation // possible reasons for unexplained sequences, by At and then in the order of reading
-	Contradicted []Number      // used sequences that are unused by an explanation, each once, in ascending order
+	Possible     []Explanation // possible reasons for unexplained sequences, by At and then in the order yielded
+	Contradicted []Number      // used sequences that an explanation calls unused, each once, in ascending order
 
 	ExplainedCount    int64 // number of missing sequences with an explanation
 	UnexplainedCount  int64 // number of other missing sequences
@@ -62,20 +62,20 @@ func (r Report) Clean() bool {
 
 // An Entry describes one sequence of a period, as [Report.Lookup] returns it.
 type Entry struct {
-	Issued bool // the sequence is from First to Last
-	Stored int  // number of times it was used, where 2 stands for 2 or more
-	// Texts are the first 1,000 strings that used the sequence, with the whitespace around them, if [WithLookup] names
-	// the sequence. Otherwise, Texts has one string if the sequence was used once and can be printed in only one way in
-	// this period, and is empty if not.
+	Issued bool // whether the sequence is in the range from First to Last of the Report
+	Stored int  // how often the sequence was used; 2 means at least twice
+	// Texts contains the used strings of the sequence. If [WithLookup] names the sequence, these are the first 1,000
+	// strings, with the whitespace around them. Otherwise, Texts contains a string only if the sequence was used once and
+	// can be printed in only one way in this period.
 	Texts        []string
-	Explanation  *Explanation  // explanation that applies if the sequence is missing; nil for none
-	Replaced     []Explanation // other explanations of the sequence, in the order of reading
-	Possible     []Explanation // possible reasons for the sequence, by At and then in the order of reading
-	Contradicted bool          // the sequence was used, although it is unused by an explanation
+	Explanation  *Explanation  // explanation that applies, or nil if the sequence is not missing or not explained
+	Replaced     []Explanation // other explanations of the sequence, in the order yielded
+	Possible     []Explanation // possible reasons for the sequence, by At and then in the order yielded
+	Contradicted bool          // whether the sequence was used, although an explanation calls it unused
 }
 
-// Lookup returns the details of a sequence, even if the lists of r do not contain it. The Entry is zero if seq is less
-// than 1, or if r does not come from an audit.
+// Lookup returns the details of a sequence, even if the lists of r do not contain the sequence. The Entry is zero if
+// seq is less than 1, or if r does not come from an audit.
 func (r *Report) Lookup(seq int64) Entry {
 	if r.period == nil {
 		return Entry{}
@@ -95,22 +95,22 @@ func (r *Report) Lookup(seq int64) Entry {
 }
 
 // Reports are the result of an audit of several periods, as AuditAll returns them. All lists of the same kind together
-// contain at most 10,000 entries; the counts are exact.
+// contain at most 10,000 entries, but the counts are exact.
 type Reports struct {
-	// Periods has the reports of the given periods, in their order. The reports of other periods with used numbers
-	// follow, ordered by Start. They have Last 0, so all their numbers are Beyond. Foreign, ForeignCount and OtherCount
-	// are not set in any of the reports.
+	// Periods contains the reports of the given periods, in their order, followed by the reports of other periods with
+	// used numbers, ordered by Start. The latter have Last 0, so all their numbers are Beyond. Foreign, ForeignCount and
+	// OtherCount are not set in these reports.
 	Periods []Report
-	// Without lists the periods that lie between the oldest and the newest report and have no report themselves, by their
-	// first instants. In such a period no number was issued, or both the counter and the documents are gone. It has the
-	// first 10,000 of them, in ascending order.
+	// Without contains the first instants of periods between the oldest and the newest report that have no report
+	// themselves, in ascending order. No number was issued in these periods, or both the counter and the documents are
+	// gone. Without contains at most 10,000 periods.
 	Without []time.Time
-	// WithoutCount is the number of periods without a report. If there are more than 10,000, it includes hours that the
-	// clocks skipped.
+	// WithoutCount is the number of periods without a report. If there are more than 10,000, the number includes periods
+	// that the clocks skipped.
 	WithoutCount int64
 	Foreign      []string // first 1,000 strings that are not numbers of any scheme, truncated to 256 bytes
 	ForeignCount int64    // number of strings that are not numbers
-	OtherCount   int64    // number of used numbers of other types, and of periods before the oldest given one
+	OtherCount   int64    // number of used numbers of other types, or of periods before the oldest given period
 }
 
 // Clean reports whether every period is clean (see [Report.Clean]) and every string is a number.
@@ -128,12 +128,12 @@ type auditedPeriod struct {
 	report     Report // without the results of account
 	span       calendar.Span
 	schemes    []*scheme // schemes of the audit
-	determined bool      // a sequence is printed in only one way, except for its date
+	determined bool      // each sequence can be printed in only one way, except for its date
 	account    *account.Account
 	texts      map[int64][]string // strings of the sequences that WithLookup names, by sequence
 }
 
-// keep stores a string for Lookup.
+// keep stores a used string for Lookup.
 func (p *auditedPeriod) keep(seq int64, text string) {
 	if p.texts == nil {
 		p.texts = map[int64][]string{}
@@ -141,8 +141,8 @@ func (p *auditedPeriod) keep(seq int64, text string) {
 	p.texts[seq] = append(p.texts[seq], strings.Clone(text))
 }
 
-// close returns the report. last is the last sequence issued after the used numbers were read. Sequences that were
-// issued in the meantime are ignored.
+// close returns the report. last is the last sequence that had been issued when all used numbers had been read.
+// Sequences that were issued while they were read are ignored.
 func (p *auditedPeriod) close(last int64) Report {
 	r, sum := p.report, p.account.Close(last)
 	r.period = p
@@ -166,7 +166,7 @@ func (p *auditedPeriod) close(last int64) Report {
 	return r
 }
 
-// explanation converts an explanation of package account, which lacks the series, the type and the period.
+// explanation converts an explanation of package account. It adds the series, the type and the period.
 func (p *auditedPeriod) explanation(e *account.Explanation) Explanation {
 	return Explanation{
 		Series: p.report.Series, Type: p.report.Type, Start: p.report.Start, First: e.First, Last: e.Last,
@@ -181,8 +181,8 @@ func (p *auditedPeriod) explanations(all []*account.Explanation) (converted []Ex
 	return converted
 }
 
-// numbers converts used numbers of package account. A use without a string becomes the number that the first scheme
-// prints.
+// numbers converts uses of package account. The number of a use is parsed from its string. If there is no string, it is
+// the number that the audited scheme would print.
 func (p *auditedPeriod) numbers(uses []account.Use) (numbers []Number) {
 	for _, u := range uses {
 		number := newNumber(p.schemes[0].template, p.span, p.report.Type, u.Seq)
@@ -198,7 +198,7 @@ func (p *auditedPeriod) numbers(uses []account.Use) (numbers []Number) {
 	return numbers
 }
 
-// explain adds the explanations to the periods.
+// explain reads the explanations, and adds each to its periods.
 func (a *audit) explain(ctx context.Context) error {
 	var at time.Time // Start of the previous explanation, for which begin and inside were found
 	var begin []*auditedPeriod
@@ -264,7 +264,7 @@ type auditConfig struct {
 	lastAfter    func() (int64, error)    // function of WithLastAfter, or nil if none
 	historyAfter func() ([]Number, error) // function of WithHistoryAfter, or nil if none
 	earlier      []*Scheme                // schemes of numbers that were printed before a change
-	lookups      map[int64]bool           // sequences that WithLookup names
+	lookups      map[int64]bool           // sequences that WithLookup names, as keys
 }
 
 type auditOption func(*auditConfig) error
@@ -274,20 +274,20 @@ func (o auditOption) applyAudit(c *auditConfig) error { return o(c) }
 // WithExplanations provides explanations of missing numbers. The audit ignores explanations of other series and
 // periods. If the option is given more than once, the audit reads all of them, in order. all must not be nil.
 //
-// If several explanations cover a missing number, one that has By, and so comes from a person, takes precedence over
-// one that does not. Otherwise the one that is read later takes precedence, even if its At is earlier. So a person can
-// correct an explanation of this package or of another person.
+// If several explanations cover a missing number, explanations with By, which come from a person, take precedence over
+// those without. Among explanations of the same kind, the one that is read last takes precedence, even if its At is
+// earlier. So a person can correct an explanation of this package or of another person.
 //
 // An explanation with Possible explains nothing. It is listed in [Report].Possible if a number in its range is
 // unexplained.
 //
 // A used number is contradicted if an explanation with Unused covers it, even above [Report].Last. Investigate such a
-// number. It does not prove fraud, because Redis may have lost the number and issued it again.
+// number. It does not prove fraud, because Redis may have lost data and issued the number again.
 //
-// Explanations may cover sequences that were not issued. The audit reads explanations after the used numbers, and
-// [Generator.Audit] reads them also after it has read the counter again. So one database connection is enough for both.
-// With ten million numbers and a million explanations, an audit needs less than 160 MB, in addition to the bytes of the
-// reasons and names.
+// Explanations may cover sequences that were not issued. The audit reads the explanations after it has read all used
+// numbers, so one database connection is enough for both. [Generator.Audit] reads the counter again before it reads the
+// explanations. With ten million numbers and a million explanations, an audit needs less than 160 MB, in addition to
+// the bytes of the reasons and names.
 func WithExplanations(all iter.Seq2[Explanation, error]) AuditOption {
 	return auditOption(func(c *auditConfig) error {
 		c.explanations = append(c.explanations, all)
@@ -296,9 +296,10 @@ func WithExplanations(all iter.Seq2[Explanation, error]) AuditOption {
 	})
 }
 
-// WithLastAfter makes [Scheme.Audit] read the last sequence issued again, after the used numbers. Sequences that were
-// issued in the meantime are ignored, even if used yields them. It is an error if the second value is lower. If read
-// fails, the audit returns its error, wrapped. [Generator.Audit] reads the counter itself, and refuses this option.
+// WithLastAfter makes [Scheme.Audit] call read after it has read the used numbers. read must return the last sequence
+// issued by then. Sequences that were issued in the meantime are ignored, even if used yields them. The audit fails if
+// the new value is lower than the first one, or if read fails. In the latter case, it wraps the error of read.
+// [Generator.Audit] reads the counter itself, and refuses this option.
 //
 // By default, the audit assumes that nothing is issued in the meantime. read must not be nil.
 func WithLastAfter(read func() (int64, error)) AuditOption {
@@ -308,10 +309,11 @@ func WithLastAfter(read func() (int64, error)) AuditOption {
 	})
 }
 
-// WithHistoryAfter makes [Scheme.AuditAll] read the last numbers issued again, after the used numbers. Sequences that
-// were issued in the meantime are ignored, even if used yields them. If read does not return a period again, its
-// counter is assumed to be unchanged. It is an error if a sequence is lower than before. If read fails, the audit
-// returns its error, wrapped. [Generator.AuditAll] reads its counters itself, and refuses this option.
+// WithHistoryAfter makes [Scheme.AuditAll] call read after it has read the used numbers. read must return the last
+// number issued by then in each period. Sequences that were issued in the meantime are ignored, even if used yields
+// them. If read does not return one of the given periods, its last number is assumed to be unchanged. The audit fails
+// if a sequence is lower than before, or if read fails. In the latter case, it wraps the error of read.
+// [Generator.AuditAll] reads its counters itself, and refuses this option.
 //
 // By default, the audit assumes that nothing is issued in the meantime. read must not be nil.
 func WithHistoryAfter(read func() ([]Number, error)) AuditOption {
@@ -321,8 +323,8 @@ func WithHistoryAfter(read func() ([]Number, error)) AuditOption {
 	})
 }
 
-// WithLookup makes an audit store the strings that used these sequences, for [Report.Lookup]. In AuditAll, it applies
-// to every period. All options together may name up to 1,000 different sequences. By default, no strings are stored.
+// WithLookup makes an audit store the used strings of these sequences, for [Report.Lookup]. In AuditAll, it applies to
+// every period. All options together may name up to 1,000 different sequences. By default, no strings are stored.
 func WithLookup(seqs ...int64) AuditOption {
 	return auditOption(func(c *auditConfig) error {
 		if c.lookups == nil {
@@ -337,7 +339,7 @@ func WithLookup(seqs ...int64) AuditOption {
 }
 
 // Explained is a range of missing sequences with the same explanation. Adjacent sequences with the same explanation
-// form one range. The explanation is unchanged, except that its At is in UTC.
+// form one range. The Explanation is the one that was read, with At in UTC.
 type Explained struct {
 	Range
 	Explanation Explanation

@@ -12,25 +12,25 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// A Scheme determines how numbers are printed and when they start again. It is the part of a [Generator] that needs no
-// Redis. It prints and parses numbers, and knows their periods. Use it to check the numbers that users type, for
-// audits, and with package gapless. Create one with [NewScheme], or get that of a Generator from [Generator.Scheme]. It
-// is safe for concurrent use.
+// A Scheme determines how numbers are printed and when they start again. It is the part of a [Generator] that does not
+// need Redis. It prints and parses numbers, and finds their periods. Use it to check numbers that users type, for
+// audits, and with package gapless. Create a Scheme with [NewScheme], or get the Scheme of a Generator from
+// [Generator.Scheme]. It is safe for concurrent use.
 type Scheme struct{ scheme }
 
 type scheme struct {
 	calendar calendar.Calendar
 	text     string             // template as given
-	template *template.Template // text, parsed
+	template *template.Template // parsed text
 	last     int64              // argument of WithLast, or 0 if none
 	limit    int64              // largest sequence of a period
 	base     int64              // first sequence of a period, minus 1
-	until    When               // last day for which numbers are issued, or zero if none
-	over     int64              // first instant after that day, in Unix seconds; 0 for none
-	nearOver int64              // instant after which hooks are warned of that day, in Unix seconds
-	prefix   string             // first part of every key
-	shared   bool               // all types of the prefix share one series
-	key      []byte             // key that hides sequences, nil if they are not hidden
+	until    When               // last day on which numbers are issued, or zero if none
+	over     int64              // first instant after that day, in Unix seconds; 0 if there is no last day
+	nearOver int64              // instant from which hooks are told of the last day, in Unix seconds
+	prefix   string             // first part of every Redis key
+	shared   bool               // whether all types of the prefix share one series
+	key      []byte             // key that hides sequences, or nil if they are not hidden
 }
 
 const defaultPrefix = "serial"
@@ -44,8 +44,8 @@ func newScheme() scheme {
 // [WithYearStart], [WithStart], [WithLast], [WithUntil], [WithSharedCounter], [WithHiddenSequence] and [WithKeyPrefix].
 // (Hidden sequences depend on the key prefix.)
 //
-// NewScheme returns an error if another option is given, or if an option is invalid. The message names the option and
-// the valid values.
+// NewScheme returns an error if any other option is given, or if an option is invalid. The message contains the option
+// and the valid values.
 func NewScheme(opts ...Option) (*Scheme, error) {
 	c := &config{scheme: newScheme(), schemeOnly: true}
 	if err := errors.Join(append(c.applyAll(opts), c.complete()...)...); err != nil {
@@ -54,7 +54,7 @@ func NewScheme(opts ...Option) (*Scheme, error) {
 	return &Scheme{c.scheme}, nil
 }
 
-// complete parses the template and checks the settings, also in combination.
+// complete parses the template, and checks the settings and their combinations.
 func (s *scheme) complete() (errs []error) {
 	c, per := s.calendar, Period(s.calendar.Unit)
 	if !c.Unit.Valid() {
@@ -92,7 +92,7 @@ func (s *scheme) complete() (errs []error) {
 }
 
 // Number returns the number with sequence seq, as a [Generator] would print it for typ on the given date or at the
-// given instant. The number need not have been issued.
+// given instant. Number does not check whether the number was issued.
 //
 // The error matches [ErrInvalidType] if the type is invalid, and [ErrExhausted] if seq is larger than the template can
 // print. Number also fails if seq is less than 1, if at is in no period, if the template cannot print the date, or if
@@ -114,12 +114,14 @@ func (s *Scheme) Number(typ string, at When, seq int64) (Number, error) {
 	return newNumber(s.template, span, strings.Clone(typ), seq), nil
 }
 
-// Parse parses a number that was issued with this Scheme. It refuses any string that cannot have been issued, for
+// Parse parses a number that was issued with this Scheme. It refuses any string that cannot be such a number, for
 // example because the date does not exist in the calendar or the time zone, because parts of the date contradict each
-// other, because the sequence is 0, because padding is missing or excess, or because there is text before or after the
-// number. If the number has a hidden sequence and was issued with another key, Seq is wrong, and there may be no error.
+// other, because the sequence is 0, because there is too little or too much padding, or because there is text before or
+// after the number. If the sequence is hidden and the number was issued with another key, Seq is wrong, and there may
+// be no error.
 //
-// Every error matches [ErrInvalidNumber]. If the check digit is wrong, the error also matches [ErrCheckDigit].
+// Every error matches [ErrInvalidNumber]. The error also matches [ErrCheckDigit] if the check digit is wrong, and
+// [ErrImpossibleDate] if only the date is wrong.
 func (s *Scheme) Parse(number string) (Number, error) { return s.parse(number) }
 
 func (s *scheme) parse(number string) (Number, error) {
@@ -127,12 +129,12 @@ func (s *scheme) parse(number string) (Number, error) {
 	if err != nil {
 		return Number{}, err
 	}
-	return newNumber(s.template, *n.Span, strings.Clone(n.Type), n.Seq), nil // a copy, so the text can be freed
+	return newNumber(s.template, *n.Span, strings.Clone(n.Type), n.Seq), nil // a copy, so that number can be freed
 }
 
-// Series returns the name of the series of a type, for a [Ledger] and package gapless. It is the key prefix, a colon
-// and the type, such as "serial:IS". With [WithSharedCounter] it is the same for every type, such as "serial:*". The
-// only possible error is [ErrInvalidType].
+// Series returns the name of the series of a type, for a [Ledger] and package gapless. The name consists of the key
+// prefix, a colon and the type, such as "serial:IS". With [WithSharedCounter], all types have the same series, such as
+// "serial:*". The only possible error is [ErrInvalidType].
 func (s *Scheme) Series(typ string) (string, error) {
 	if err := s.template.CheckType(typ); err != nil {
 		return "", err
@@ -142,8 +144,8 @@ func (s *Scheme) Series(typ string) (string, error) {
 
 func (s *scheme) series(typ string) string { return s.prefix + ":" + cmp.Or(s.sharedType(), typ) }
 
-// sharedType returns the type that all types count as, which contains an asterisk and is therefore not a valid type. It
-// returns "" if each type has a separate series.
+// sharedType returns "*" if all types share a series. The series is named as if it were that of a type "*", which no
+// type can be, because types contain no asterisks. If each type has a separate series, sharedType returns "".
 func (s *scheme) sharedType() string {
 	if s.shared {
 		return "*"
@@ -151,36 +153,37 @@ func (s *scheme) sharedType() string {
 	return ""
 }
 
-// subject returns the name of a type's numbers for messages. It is the type, or the series if the template prints no
-// type.
+// subject returns the type for messages, or the series if the template prints no type.
 func (s *scheme) subject(typ string) string { return cmp.Or(typ, s.series(typ)) }
 
 // local returns a Unix time in the time zone of the scheme.
 func (s *scheme) local(unix int64) time.Time { return time.Unix(unix, 0).In(s.calendar.Location) }
 
 // Calendar returns the name of the calendar of every series of this Scheme, such as "days" or "years from April 1". It
-// consists of the [Period] and, if the period or the template uses quarters, half-years or business years, of the first
-// day of the business year. The calendar of a series cannot change. A process with another calendar gets [ErrConflict].
+// consists of the [Period] and, if the business year matters, of its first day. The business year matters if the period
+// or the template uses quarters, half-years or business years, unless it is the calendar year. The calendar of a series
+// cannot change. A process with another calendar gets [ErrConflict].
 func (s *Scheme) Calendar() string { return s.counts() }
 
 func (s *scheme) counts() string {
-	if s.template == nil { // in a Scheme that NewScheme did not make
+	if s.template == nil { // in a zero Scheme
 		return ""
 	}
 	return s.calendar.Name(s.template.Dates.PrintBusinessYear())
 }
 
-// PrintMark returns a hash of the settings with which the same number could be printed for two sequences of a period if
-// they differed between processes. These are the order of fields and tokens, the alphabet, the check digit and the key
-// of the hidden sequence, but not widths, literals and separators. The print mark of a period cannot change. A process
-// with another print mark gets [ErrConflict] until a later period begins.
+// PrintMark returns a hash of the settings that must be the same in all processes, because otherwise two sequences of a
+// period could be printed as the same number. These settings are the order of fields and tokens, the alphabet, the
+// check digit and the key that hides sequences. Widths, literals and separators may differ. The print mark of a period
+// cannot change. A process with another print mark gets [ErrConflict] until a later period begins.
 func (s *Scheme) PrintMark() string { return s.template.PrintMark() }
 
-// Span returns the interval around at in which the same date is printed. It begins at start and ends before end. It is
-// the period of at, or a part of it if the template prints more than the period.
+// Span returns the interval around at in which the same date is printed. start is its first instant, and end is the
+// first instant after it. The interval is the period of at, or a part of that period if the template prints more of the
+// date than the period.
 //
-// Span fails if at names no period; the error explains why. It also fails if at is only a date and the template prints
-// the time of day, and if the template cannot print the date. [WithUntil] has no effect.
+// Span fails if at is in no period; the error contains the reason. It also fails if at is only a date and the template
+// prints the time of day, and if the template cannot print the date. [WithUntil] has no effect.
 func (s *Scheme) Span(at When) (start, end time.Time, err error) {
 	span, err := s.numberedSpan(at)
 	if err != nil {
@@ -190,8 +193,8 @@ func (s *Scheme) Span(at When) (start, end time.Time, err error) {
 }
 
 // Period returns the period of at: its label, which is used in keys and in a ledger, its first instant, and the first
-// instant after it. If at names no period, all three are zero, and [Scheme.Span] returns the reason. With [Never],
-// start and end are in UTC.
+// instant after it. If at is in no period, all three are zero, and the error of [Scheme.Span] contains the reason. With
+// [Never], the period begins and ends at midnight UTC.
 func (s *Scheme) Period(at When) (label string, start, end time.Time) {
 	if p := s.period(at); p != nil {
 		label, start, end = p.Label, s.local(p.Start), s.local(p.End)
@@ -199,7 +202,7 @@ func (s *Scheme) Period(at When) (label string, start, end time.Time) {
 	return label, start, end
 }
 
-// period returns the period of a When, nil if it names none.
+// period returns the period of w, or nil if w is in no period.
 func (s *scheme) period(w When) *calendar.Period {
 	at, err := s.firstInstant(w)
 	if err != nil {
@@ -208,10 +211,10 @@ func (s *scheme) period(w When) *calendar.Period {
 	return s.calendar.At(at)
 }
 
-// PeriodName returns the name of the period of at for people, such as "24 October 2021", "October 2021", "week 42 of
-// 2021", "quarter 4 of 2021", "half-year 2 of 2021", "2021", "24 October 2021, 15:00 to 16:00" or "all time". If years
-// do not begin on 1 January, the name is "business year 2021". Weeks are those of ISO 8601. If at names no period, the
-// name is "".
+// PeriodName returns a readable name of the period of at, such as "24 October 2021", "October 2021", "week 42 of 2021",
+// "quarter 4 of 2021", "half-year 2 of 2021", "2021", "24 October 2021, 15:00 to 16:00" or "all time". If years do not
+// begin on 1 January, the names of years, half-years and quarters contain "business year 2021", for example. Weeks are
+// those of ISO 8601. If at is in no period, the name is "".
 func (s *Scheme) PeriodName(at When) string {
 	p := s.period(at)
 	if p == nil {
@@ -220,8 +223,8 @@ func (s *Scheme) PeriodName(at When) string {
 	return s.calendar.PeriodName(p, s.local(p.Start), s.local(p.End))
 }
 
-// BusinessDate returns the date of the business day that contains at, by the time zone and the day start of the scheme.
-// For a date, this is the date itself. If at names no period, BusinessDate returns the zero When.
+// BusinessDate returns the date of the business day that contains at, in the time zone and with the day start of the
+// scheme. For a date, this is the date itself. If at is in no period, BusinessDate returns the zero When.
 func (s *Scheme) BusinessDate(at When) When {
 	first, err := s.firstInstant(at)
 	if err != nil {
@@ -233,15 +236,15 @@ func (s *Scheme) BusinessDate(at When) When {
 // Limits returns the first and the last sequence of a period; see [WithStart] and [WithLast].
 func (s *Scheme) Limits() (first, last int64) { return s.base + 1, s.limit }
 
-// Until returns the last day for which a number is issued, and false if there is none; see [WithUntil].
+// Until returns the last day on which numbers are issued, and whether there is such a day; see [WithUntil].
 func (s *Scheme) Until() (last When, ok bool) { return s.until, s.over > 0 }
 
-// WithTemplate returns a copy of the Scheme with another template and without [WithLast]. If s hides sequences, so does
-// the copy, with the same key. Pass the copy to [WithEarlier] for numbers that were printed before a template was
+// WithTemplate returns a copy of the Scheme with another template and without [WithLast]. If s hides sequences, the
+// copy hides them with the same key. Pass the copy to [WithEarlier] for numbers that were printed before a template was
 // changed.
 //
-// The errors are those of [NewScheme]. WithTemplate fails if the template is invalid, does not suit the calendar,
-// cannot hide sequences, or cannot print the first sequence of [WithStart].
+// WithTemplate returns the same errors as [NewScheme]. It fails if the template is invalid, does not suit the calendar,
+// cannot print hidden sequences if s hides them, or cannot print the first sequence of [WithStart].
 func (s *Scheme) WithTemplate(template string) (*Scheme, error) {
 	other := s.scheme
 	other.text, other.last = template, 0
@@ -251,22 +254,22 @@ func (s *Scheme) WithTemplate(template string) (*Scheme, error) {
 	return &Scheme{other}, nil
 }
 
-// WithEarlier makes an audit also account for numbers that other schemes printed in the same series, for example before
-// a template was widened from {seq:4} to {seq:6}. The audited scheme is tried first, then these schemes in order. If
-// the option is given more than once, all its schemes are used.
+// WithEarlier makes an audit also account for numbers that other schemes have printed in the same series, for example
+// before a template was widened from {seq:4} to {seq:6}. The audit tries to parse a string with the audited scheme
+// first, and then with these schemes in their order. If the option is given more than once, all its schemes are used.
 //
-// A string is a number of the first scheme that parses it as a number of the audited type, in the period with the same
-// label (see [Scheme.Period]). If there is no such scheme, the string is a number of another type or period if any
-// scheme can parse it, and otherwise foreign. A sequence that two schemes have printed is a duplicate. In a [Report], a
-// number is printed by the scheme that parsed it, and its Start is that of this scheme. Contradicted numbers,
-// explanations, Start, First and Last are those of the audited scheme.
+// A string belongs to the first scheme that parses it as a number of the audited type, in the period with the audited
+// label (see [Scheme.Period]). If there is no such scheme, but a scheme can parse the string, it is a number of another
+// type or period. Otherwise it is foreign. A sequence that was printed by two schemes is a duplicate. In a [Report], a
+// number has the form and the Start of the scheme that it belongs to. Contradicted numbers, explanations, and the
+// Start, First and Last of the Report are those of the audited scheme.
 //
-// An explanation applies if its Start is the first instant of the period with that label in any of the schemes. If
-// these instants differ, query a register of explanations for each of them.
+// An explanation applies if its Start is the first instant of the period with the audited label in any of the schemes.
+// If these instants differ, query a register of explanations for each of them.
 //
-// The key prefix, [Scheme.Calendar], [WithSharedCounter] and the key of the hidden sequence must be those of the
-// audited scheme. Otherwise, or if a scheme is nil, the audit fails before it reads the used numbers. Template, time
-// zone, day start and [WithStart] may differ. By default, there are no earlier schemes.
+// The key prefix, [Scheme.Calendar], [WithSharedCounter] and the key that hides sequences must be those of the audited
+// scheme. Otherwise, or if a scheme is nil, the audit fails before it reads the used numbers. Template, time zone, day
+// start and [WithStart] may differ. By default, there are no earlier schemes.
 func WithEarlier(schemes ...*Scheme) AuditOption {
 	return auditOption(func(c *auditConfig) error {
 		c.earlier = append(c.earlier, schemes...)
@@ -290,8 +293,8 @@ func (a *audit) addEarlier() error {
 	return nil
 }
 
-// beginning returns the periods that begin at an instant in any of the schemes. If no period begins there, inside is a
-// period that contains the instant, or nil if none.
+// beginning returns the audited periods that begin at an instant in any of the schemes. If no period of a scheme begins
+// then, inside is an audited period that contains the instant, or nil if there is none.
 func (a *audit) beginning(at time.Time) (begin []*auditedPeriod, inside *auditedPeriod) {
 	begun := false
 	for _, s := range a.schemes {

@@ -21,7 +21,7 @@ func (g *Generator) Next(ctx context.Context, typ string) (string, error) {
 	return n.String(), err
 }
 
-// sequence issues the numbers of a call. It follows the four published steps. Each step is safe even if another
+// sequence issues the numbers of a call, in the four steps that the README draws. Each step is safe even if another
 // process acts between two steps.
 func (g *Generator) sequence(ctx context.Context, c *series.Call) (numbers series.Numbers, err error) {
 	defer c.End(&err)
@@ -46,15 +46,16 @@ func (g *Generator) sequence(ctx context.Context, c *series.Call) (numbers serie
 	}
 }
 
-// A Generator issues serial numbers; most callers only need [Generator.Next]. Create one per process with [New]. It is
-// safe for concurrent use. Any number of Generators, in any number of processes, may issue numbers of the same type. A
-// Generator need not be closed, because its goroutines end with their work. It does not close the Redis client.
+// A Generator issues serial numbers. Most callers only need [Generator.Next]. Create one Generator per process with
+// [New]. It is safe for concurrent use, and any number of Generators, in any number of processes, may issue numbers of
+// the same type. A Generator does not have to be closed, because its goroutines end when they have finished their work.
+// It does not close the Redis client.
 type Generator struct {
 	config
 	counters *series.Series
 	locks    locks
 	reporter *reporter // reports unused numbers; nil without an Unused hook
-	warned   sync.Map  // series whose hooks have been warned that the last day is near
+	warned   sync.Map  // series for which the hooks have been told that the last day is near
 }
 
 // New returns a Generator that keeps its counters in client. The client may be a *redis.Client (for a single server, or
@@ -82,8 +83,8 @@ func newGenerator(c *config) *Generator {
 
 // NextNumber issues the next number of a type, for the current period by Redis's clock.
 //
-// In an open period, the call takes one round trip. The first call in a period opens it under a lock. If another caller
-// is doing that, the call waits for it, but at most until ctx ends, or for 30 s if ctx has no deadline. If Redis or the
+// In an open period, the call takes one round trip. The first call in a period opens the period under a lock. While
+// another caller opens it, the call waits, until ctx ends or, if ctx has no deadline, for at most 30 s. If Redis or the
 // lock servers are slow or do not reply, the call fails within 10 s.
 //
 // The call returns as soon as ctx ends, even if Redis hangs. If the command had already been sent, the number may have
@@ -95,12 +96,12 @@ func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) 
 	return g.issue(ctx, typ, "", 1, nil)
 }
 
-// NextN issues n consecutive numbers of a type in one round trip, and returns them in order. n is 1 to 100,000. All
-// numbers are of the same period. With an error, NextN returns no numbers.
+// NextN issues n consecutive numbers of a type in one round trip, and returns them in order. n must be 1 to 100,000.
+// All numbers belong to the same period. If there is an error, NextN returns no numbers.
 //
-// The errors are those of [Generator.NextNumber], and [ErrInvalidRequest] if n is invalid. A call that fails with
-// [ErrExhausted] has issued no number. NextN also returns this error if a period has fewer than n numbers. If the call
-// is canceled, all n numbers may have been issued, which leaves a gap.
+// The errors are those of [Generator.NextNumber], and [ErrInvalidRequest] if n is invalid. NextN fails with
+// [ErrExhausted] if fewer than n numbers are left, or if a period has fewer than n numbers in all. No number is issued
+// in these cases. If the call is canceled, all n numbers may have been issued, which leaves a gap.
 func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]Number, error) {
 	const maxCount = 100_000
 	var refused error
@@ -122,8 +123,9 @@ func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]Number, err
 	return numbers, nil
 }
 
-// issue issues n numbers of a type, and returns the last of them. request is the ID of a repeatable request, "" for
-// none. refused is the error in the other arguments of the call; an invalid type is reported first.
+// issue issues n numbers of a type, and returns the last of them. request is the ID of a request for
+// [Generator.NextOnce], or "". refused is the error in the caller's other arguments, or nil. If the type is invalid,
+// too, issue returns the error in the type.
 func (g *Generator) issue(
 	ctx context.Context, typ, request string, n int, refused error,
 ) (last Number, err error) {
@@ -156,7 +158,7 @@ func (g *Generator) issue(
 	return last, nil
 }
 
-// begin begins a call for a type. refused is the error in the other arguments of the call, nil if they are valid.
+// begin begins a call for a type. refused is the error in the caller's other arguments, or nil if they are valid.
 func (g *Generator) begin(ctx context.Context, typ, request string, n int, refused error) (*series.Call, error) {
 	if err := cmp.Or(g.template.CheckType(typ), refused); err != nil {
 		return nil, err
@@ -164,9 +166,9 @@ func (g *Generator) begin(ctx context.Context, typ, request string, n int, refus
 	return g.counters.NewCall(ctx, typ, request, n)
 }
 
-// Peek returns the last number issued in the current period. If none was issued, its Seq is 0. Peek writes nothing,
-// does not open the period and does not query the floor. When it returns, other callers may already have issued more
-// numbers.
+// Peek returns the last number issued in the current period. If no number was issued, the Seq of the result is 0. Peek
+// writes nothing, does not open the period and does not query the floor. Other callers may issue more numbers before
+// Peek returns.
 //
 // The error matches [ErrInvalidType], [ErrClockSkew] or [ErrConflict], or it wraps the error of ctx or of Redis. It
 // matches [ErrCounterLost] if the counter is lost, even if a floor or a ledger will repair it, and [ErrExhausted] if
@@ -184,34 +186,35 @@ func (g *Generator) Peek(ctx context.Context, typ string) (n Number, err error) 
 }
 
 // Parse parses a number that was issued by a Generator with the same template, period, day start, year start and time
-// zone. It does not use Redis. See [Scheme.Parse] for the strings that it refuses, and for its errors.
+// zone. It does not use Redis. [Scheme.Parse] describes the strings that it refuses, and the errors.
 func (g *Generator) Parse(s string) (Number, error) { return g.parse(s) }
 
 // Scheme returns a Scheme with the settings of the Generator.
 func (g *Generator) Scheme() *Scheme { return &Scheme{g.scheme} }
 
-// NextOnce issues a number for a request that may be repeated. For 48 hours, or the time of [WithOnceFor], a repeated
-// request of the same type gets the same number, even after midnight and from another process. It is for callers that
-// deliver at least once, such as queues, and HTTP clients that retry. It is also the way to repeat a call whose reply
-// was lost without leaving a gap.
+// NextOnce issues a number for a request that may be repeated. For 48 hours, or for the duration of [WithOnceFor], a
+// repeated request of the same type gets the same number, even after midnight and from another process. Use NextOnce if
+// a queue may deliver a message more than once, or if an HTTP client may repeat a request. You can also repeat a call
+// whose reply was lost, without leaving a gap.
 //
-// requestID distinguishes the request from all others of the type, such as the ID of a message. It must be 1 to 128
-// bytes of printable UTF-8. An Idempotency-Key alone is not enough, because two users may send the same one; combine it
-// with the ID of the user, as in docs/business-numbers.md. A request that fails is not remembered. A remembered request
-// gets its number even if the period is exhausted or its counter lost by then. Redis needs about 250 bytes for each
-// remembered request. If Redis loses them, a repeated request gets another number.
+// requestID identifies the request among all requests of the type. The ID of a message is an example. requestID must be
+// 1 to 128 bytes of printable UTF-8. An Idempotency-Key is not unique enough, because two users may send the same one;
+// combine it with the ID of the user, as in docs/business-numbers.md.
+//
+// Redis stores the number of a request in about 250 bytes. If Redis loses it, a repeated request gets another number. A
+// repeated request gets its stored number even if the period is exhausted or the counter is lost by then. Nothing is
+// stored for a request that is refused, for example with [ErrExhausted].
 //
 // The number is repeated as it was printed, even by a Generator with another template or [Period]. A hidden number can
 // be repeated only by a Generator that has its key; see [WithHiddenSequence].
 //
-// The number of a request does not change. If it turns out to be taken, which only a wrong answer of the floor can
-// cause, repeating the request does not help; use [Generator.Next] instead.
+// The number of a request never changes. If a document with this number exists already, for example because the floor
+// returned a sequence that was too low, repeating the request does not help; call [Generator.Next] instead.
 //
-// The call takes one round trip, which it does not share with other calls. The errors are those of
-// [Generator.NextNumber], and [ErrInvalidRequest] if requestID is invalid; nothing was sent then. [ErrConflict] can
-// also mean that the remembered number is hidden by a key that this Generator does not have, or that it has another
-// type, with [WithSharedCounter]. After any other error, and after a canceled call, repeat the request with the same
-// requestID.
+// In an open period, the call takes one round trip. The errors are those of [Generator.NextNumber], and
+// [ErrInvalidRequest] if requestID is invalid, in which case nothing was sent. [ErrConflict] can also mean that the
+// stored number is hidden with a key that this Generator does not have or, with [WithSharedCounter], that it was issued
+// for another type. After any other error, and after a canceled call, repeat the request with the same requestID.
 func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (Number, error) {
 	var refused error
 	if wrong := checkText(requestID, 1, 128, unicode.IsPrint); wrong != "" {
@@ -240,8 +243,8 @@ func (g *Generator) repeated(typ, request string, a *series.Answer) (Number, err
 	return newNumber(t, span, typ, a.Seq), nil
 }
 
-// readAnswer returns the span of a stored answer, the template that printed it, and its type if all types share a
-// counter. The template may differ from that of g.
+// readAnswer returns the span and the template of the number in a stored answer and, if all types share a counter, its
+// type. The template may differ from that of g.
 func (g *Generator) readAnswer(a *series.Answer) (s calendar.Span, t *template.Template, typ string, err error) {
 	unit, start, ok := calendar.ParseName(a.Period.Calendar)
 	if !ok {
