@@ -202,8 +202,8 @@ func newNumber(t *template.Template, s calendar.Span, typ string, seq int64) Num
 //	11     one digit, modulo 11, as in the access keys of Brazilian invoices (NF-e); misses 1 swap and 1 wrong digit in 55
 //	s10    one digit, modulo 11 with other weights, as in postal items of UPU S10; misses 1 swap and 1 wrong digit in 55
 //
-// The table lists errors that are missed. Their shares are averages over all numbers, and may differ for the numbers of
-// a template. Apart from these exceptions, every algorithm detects each single wrong character, and each swap of two
+// The table lists errors that are missed. Each percentage is an average over all numbers. It may differ for the numbers
+// of a template. Apart from these exceptions, every algorithm detects each single wrong character, and each swap of two
 // consecutive covered characters.
 //
 // Most algorithms cover all ASCII digits of the rest of the number and nothing else. They cannot be combined with

@@ -120,10 +120,10 @@ type lockServer struct{ conn *lockConn }
 
 func (s lockServer) Get(context.Context) (redis.Conn, error) { return s.conn, nil }
 
-// A lockConn sends the two commands of an attempt to one lock server: first the SET, then the release. redsync may
-// request the release before a slow server has replied to the SET. If the release were sent on another connection at
-// once, it could overtake the SET, and the lock would stay held. A lockConn therefore sends the release after the SET
-// has finished. It implements only the methods of a connection that redsync uses.
+// A lockConn sends both commands of one attempt at the lock to a lock server: first the SET, then the release. redsync
+// may request the release before a slow server has replied to the SET. If the release were sent on another connection
+// at once, it could overtake the SET, and the lock would stay held. A lockConn therefore sends the release after the
+// SET has finished. It implements only the methods of a connection that redsync uses.
 type lockConn struct {
 	redis.Conn                   // nil, because no other method is called
 	plainCommand                 // the SET

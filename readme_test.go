@@ -515,8 +515,8 @@ func TestTenQuestions(t *testing.T) {
 		"How do I replace max() + 1?": {[]string{"How do I move an existing series to this package?", "`max() + 1`"},
 			"a floor that queries the table"},
 		"What do I do about ErrCounterLost at night?": {
-			[]string{"What does this error mean, and how do I end it?", "`ErrCounterLost`"},
-			"**To end it:** Find the last number that was *used*"},
+			[]string{"What does this error mean, and what do I do about it?", "`ErrCounterLost`"},
+			"**What to do:** Find the last number that was *used*"},
 	} {
 		require.LessOrEqual(t, len(q.clicks), 2)
 		page, anchor := "README.md", "why-not-just-incr"
@@ -576,7 +576,7 @@ func TestRunbookHasEveryError(t *testing.T) {
 		FindAllStringSubmatch(unix(t, "errors.go"), -1)
 	require.Len(t, sentinels, 10)
 	for _, sentinel := range sentinels {
-		paragraphs := []string{"Meaning:", "To end it:"}
+		paragraphs := []string{"Meaning:", "What to do:"}
 		if strings.Contains(page, "\n## "+sentinel[1]+"\n") { // for an operator; the others are for a programmer
 			paragraphs = append(paragraphs, "Look at:", "Never")
 		}

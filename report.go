@@ -297,8 +297,9 @@ func WithExplanations(all iter.Seq2[Explanation, error]) AuditOption {
 }
 
 // WithLastAfter makes [Scheme.Audit] call read after it has read the used numbers. read must return the last sequence
-// issued by then. Sequences that were issued in the meantime are ignored, even if used yields them. The audit fails if
-// the new value is lower than the first one, or if read fails. In the latter case, it wraps the error of read.
+// issued by then. Sequences that were issued in the meantime are ignored, even if they are among the used numbers. The
+// audit fails if the new value is lower than the first one, or if read fails. In the latter case, its error wraps that
+// of read.
 // [Generator.Audit] reads the counter itself, and refuses this option.
 //
 // By default, the audit assumes that nothing is issued in the meantime. read must not be nil.
@@ -310,9 +311,9 @@ func WithLastAfter(read func() (int64, error)) AuditOption {
 }
 
 // WithHistoryAfter makes [Scheme.AuditAll] call read after it has read the used numbers. read must return the last
-// number issued by then in each period. Sequences that were issued in the meantime are ignored, even if used yields
-// them. If read does not return one of the given periods, its last number is assumed to be unchanged. The audit fails
-// if a sequence is lower than before, or if read fails. In the latter case, it wraps the error of read.
+// number issued by then in each period. Sequences that were issued in the meantime are ignored, even if they are among
+// the used numbers. If read does not return one of the given periods, its last number is assumed to be unchanged. The
+// audit fails if a sequence is lower than before, or if read fails. In the latter case, it wraps the error of read.
 // [Generator.AuditAll] reads its counters itself, and refuses this option.
 //
 // By default, the audit assumes that nothing is issued in the meantime. read must not be nil.

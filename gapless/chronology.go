@@ -35,7 +35,7 @@ var ErrOutOfOrder = errors.New("gapless: out of order")
 //	ALTER TABLE serial_gapless ADD COLUMN dated integer;
 //	ALTER TABLE serial_gapless ADD COLUMN dated_before integer;
 //
-// If the columns are missing, calls fail with the driver's error. By default, numbers may have any dates.
+// If the columns are missing, calls fail with the driver's error. By default, a number may have any date.
 func WithChronology() Option {
 	return optionFunc(func(c *config) { c.chronology = true })
 }

@@ -32,8 +32,8 @@ type check struct {
 	read  atomic.Int64 // count of the numbers that have been read
 }
 
-// A checked is the result of the last successful check of a series, as far as it does not belong to a single period.
-// The results of single periods are in audits.
+// A checked contains the parts of the last successful check of a series that do not belong to a single period. The
+// results of single periods are in audits.
 type checked struct {
 	At             time.Time // start of the check; zero if no check has succeeded
 	Periods        int64

@@ -90,7 +90,7 @@ func (h *handler) formAgain(w http.ResponseWriter, numbers printer, in *form, st
 	return nil
 }
 
-// missingIn audits the period, and returns a report whose Unexplained are the missing numbers in the range of e. It
+// missingIn audits the period, and returns a report. Its Unexplained contains the missing numbers in the range of e. It
 // waits for its turn if other audits are running.
 func (h *handler) missingIn(ctx context.Context, numbers printer, e serial.Explanation) (serial.Report, error) {
 	s, p := numbers.series, numbers.period

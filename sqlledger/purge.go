@@ -51,8 +51,8 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 		}
 		purged += deleted
 		if len(left) > 0 {
-			// Another Purge may have deleted these rows in the meantime, or a reservation may have renewed them. If old
-			// returns them again, neither has happened.
+			// Another Purge may have deleted these rows in the meantime, or a reservation may have renewed them. If the
+			// method old returns them again, they are unchanged.
 			var there []key
 			err := l.do(ctx, "purge", func(c *sql.Conn) (err error) {
 				there, err = l.old(ctx, c, seconds, from)

@@ -32,7 +32,7 @@ func (c *Call) Take(ctx context.Context) Outcome {
 // ask sends a request for the span that the server's clock is in. If the reply shows that the clock is in another span,
 // ask tries again with that span, up to clockTries times in a row. If the server's clock was set back to before the
 // period entered, ask waits until the clock reaches that period, for up to catchUp in all. It returns the request that
-// has the reply, which may be that of another caller, and the caller's position in it.
+// got the reply, and the caller's position in this request. The request may be that of another caller.
 func (c *asker) ask(ctx context.Context, r *request) (*request, int, error) {
 	span := c.Current()
 	for tries := 0; ; r = r.again() {

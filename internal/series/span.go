@@ -9,7 +9,7 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// catchUp is the longest time for which a call waits until a clock that was set back catches up.
+// catchUp limits how long a call waits for a server's clock that was set back.
 const catchUp = 5 * time.Second
 
 // A Target is a span and the arguments of requests for it.

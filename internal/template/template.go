@@ -47,8 +47,8 @@ type Template struct {
 	least    widths  // minimum widths of the fields
 	fixed    int     // sum of the minimum widths, without the type
 	seqWidth int     // width to which the sequence is padded, in digits
-	seqAt    int     // offset in text at which the field of the sequence begins
-	seqEnd   int     // offset in text at which the field of the sequence ends
+	seqAt    int     // offset of the beginning of the sequence in text
+	seqEnd   int     // offset of the end of the sequence in text
 	grows    bool    // whether the sequence may be wider than seqWidth
 	alphabet *alphabet
 	check    checkdigit.Algorithm // algorithm of the check digit, or zero if there is none

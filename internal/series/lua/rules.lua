@@ -18,8 +18,8 @@
 --   ledger      the first label from which on all numbers are reserved in the ledger
 --   ceiling, counterCopy, replID   only with a ledger: the last sequence reserved for the period entered, a copy of its
 --               counter, and the replication ID of the server that issued the last number
--- A record of release 0.5.0 has no "0.6" in entered. Instead of first and firstAhead, it has a field starts, which
--- contains runs of labels, and a field used (see the conversion below). A process of 0.5.0 takes "0.6" for part of the
+-- A record of release 0.5.0 has no "0.6" in entered. It has no fields first and firstAhead. Instead, the two fields
+-- "starts" and "used" contain runs of labels (see the conversion below). A process of 0.5.0 takes "0.6" for part of the
 -- calendar's name, and therefore refuses the series.
 --
 -- KEYS  1 counter, a string with the last sequence issued; 2 record
@@ -164,7 +164,7 @@ elseif entered ~= ARGV[1] and entered .. ' ledger' ~= ARGV[1]
   else
     conflict = entered
   end
-  -- This rule applies to operators, too.
+  -- Even an operator must not print a label with another print mark.
   if label <= largest and not samePrint or print and label < print and known(label) then
     return reply('print', largest)
   end
