@@ -15,19 +15,19 @@ import (
 )
 
 // Audit accounts for the numbers of a type in the period that contains at, as [serial.Scheme.Audit] does. It reports
-// which numbers were taken but never used, which were used twice, and which were used but never taken. used yields the
-// numbers of the documents in any order, and may include those of other types and periods. opts are passed to
-// Scheme.Audit.
+// which numbers were taken but never used, which were used more than once, and which were used but never taken. used
+// yields the numbers of the documents in any order, and may include those of other types and periods. opts are passed
+// to Scheme.Audit.
 //
 // Audit reads the row of the period before it iterates over used, and again afterwards. [serial.Report].Last is the
 // first value. Numbers that are taken in between are ignored, whether or not used yields them. So q may be a pool, and
 // used may read through the same pool or through any other connection, as long as it sees committed data. If q is a
 // transaction and used reads in the same transaction, both see the same snapshot.
 //
-// Audit writes nothing. It waits for no other transaction, unless q is a MySQL transaction at SERIALIZABLE. Audit runs
-// no query while it iterates over used, so one connection is enough. If ctx ends, Audit stops before the next number.
-// It returns the errors of [Generator.Last] and of Scheme.Audit, and the error of ctx. If it returns an error, the
-// Report is zero.
+// Audit writes nothing. It waits for no other transaction unless q is a MySQL transaction at SERIALIZABLE. It runs no
+// query while it iterates over used, so one connection is enough. If ctx ends, Audit stops before the next number. It
+// returns the errors of [Generator.Last] and of Scheme.Audit, and the error of ctx. The Report is zero if the error is
+// not nil.
 func (g *Generator) Audit(ctx context.Context, q Querier, typ string, at serial.When, used iter.Seq2[string, error],
 	opts ...serial.AuditOption) (serial.Report, error) {
 	read := func() (int64, error) {
@@ -47,16 +47,17 @@ func (g *Generator) Audit(ctx context.Context, q Querier, typ string, at serial.
 }
 
 // AuditAll accounts for the numbers of a type in all periods that have a row in the table, and iterates over used only
-// once, as [serial.Scheme.AuditAll] does. The Report of a period is the one that [Generator.Audit] would return, except
-// for Foreign and OtherCount. AuditAll also includes periods whose numbers were printed in a different way, for which
+// once, as [serial.Scheme.AuditAll] does. The Report of a period is the same as from [Generator.Audit], except for
+// Foreign and OtherCount. AuditAll also includes periods whose numbers were printed by a different scheme, for which
 // Audit returns [serial.ErrConflict].
 //
-// AuditAll reads the rows before it iterates over used, and again afterwards. Audit describes what this means in a pool
-// and in a transaction. Numbers that are taken in between are ignored, even if their period has begun in between.
+// AuditAll reads the rows before it iterates over used, and again afterwards. Numbers that are taken in between are
+// ignored, even if their period has begun in between. What this means in a pool and in a transaction is described at
+// Audit.
 //
-// AuditAll writes nothing. It waits for no other transaction, unless q is a MySQL transaction at SERIALIZABLE. It runs
+// AuditAll writes nothing. It waits for no other transaction unless q is a MySQL transaction at SERIALIZABLE. It runs
 // no query while it iterates over used. If ctx ends, AuditAll stops before the next number. It returns the errors of
-// [Generator.History] and of Scheme.AuditAll, and the error of ctx. If it returns an error, the Reports are zero.
+// [Generator.History] and of Scheme.AuditAll, and the error of ctx. The Reports are zero if the error is not nil.
 func (g *Generator) AuditAll(ctx context.Context, q Querier, typ string, used iter.Seq2[string, error],
 	opts ...serial.AuditOption) (serial.Reports, error) {
 	read := func() ([]serial.Number, error) { return g.lastNumbers(ctx, q, typ, math.MaxInt32) }
@@ -72,8 +73,8 @@ func (g *Generator) AuditAll(ctx context.Context, q Querier, typ string, used it
 	return reports, nil
 }
 
-// until returns an iterator that yields the same numbers, and the error of ctx once ctx has ended. It returns nil if
-// numbers is nil.
+// until returns an iterator over the same numbers that also yields the error of ctx, once ctx has ended. It returns nil
+// if numbers is nil.
 func until(ctx context.Context, numbers iter.Seq2[string, error]) iter.Seq2[string, error] {
 	if numbers == nil {
 		return nil
@@ -87,32 +88,32 @@ func until(ctx context.Context, numbers iter.Seq2[string, error]) iter.Seq2[stri
 	}
 }
 
-const mostPeriods = 10_000 // maximum of History
+const maxPeriods = 10_000 // maximum number of periods that History accepts
 
 // History returns the last number of each period in which numbers were taken, newest period first, for at most the
-// given number of periods (1 to 10,000). Periods that are ahead of the database's clock are included. The Seq of a
+// given number of periods (1 to 10,000). It includes periods that are ahead of the database's clock. The Seq of a
 // number shows how many numbers were taken in its period, counted from [serial.WithStart], if [Generator.Raise] has
-// skipped none. The printed date is unknown if the template prints more of the date than the period, or if the numbers
-// were taken by a different scheme. Date is then zero, and String returns "".
+// skipped none. The printed date of a number is unknown if the template prints more of the date than the period, or if
+// the number was taken by a different scheme. Date is then zero, and String returns "".
 //
 // History takes no number and waits for no other transaction. It reads through q as [Generator.Last] does. It uses one
-// query if q has the QueryContext method of a [*sql.DB], and otherwise one query for each period. It returns the
+// query if q has the method QueryContext of [*sql.DB], and otherwise one query for each period. It returns the
 // following errors:
 //
 //   - [serial.ErrInvalidType]
-//   - [serial.ErrConflict], if the numbers of the type have a different period or year start
+//   - [serial.ErrConflict], if the numbers of the type have a different period length or year start
 //   - an error if periods is not 1 to 10,000
-//   - an error if a row has a period that the scheme does not have
+//   - an error if the table contains a period that does not exist in the scheme's calendar
 //   - an error if q is nil or, on PostgreSQL, a type of bun
 //   - an error of the driver, for example because the table does not exist
 func (g *Generator) History(ctx context.Context, q Querier, typ string, periods int) ([]serial.Number, error) {
-	if _, err := g.scheme.Series(typ); err == nil && (periods < 1 || periods > mostPeriods) {
-		return nil, fmt.Errorf("gapless: History of %d periods: want 1 to %d", periods, mostPeriods)
+	if _, err := g.scheme.Series(typ); err == nil && (periods < 1 || periods > maxPeriods) {
+		return nil, fmt.Errorf("gapless: History of %d periods: want 1 to %d", periods, maxPeriods)
 	}
 	return g.lastNumbers(ctx, q, typ, periods)
 }
 
-// lastNumbers does the work of [Generator.History] for any number of periods.
+// lastNumbers does the work of [Generator.History], but does not check periods.
 func (g *Generator) lastNumbers(ctx context.Context, q Querier, typ string, periods int) ([]serial.Number, error) {
 	series, err := g.scheme.Series(typ)
 	if err != nil {
@@ -130,10 +131,10 @@ func (g *Generator) lastNumbers(ctx context.Context, q Querier, typ string, peri
 	}
 	var numbers []serial.Number
 	for _, r := range rows {
-		if calendar, _, _ := strings.Cut(r.mark, markJoint); calendar != g.calendar {
+		if calendar, _, _ := strings.Cut(r.mark, markSeparator); calendar != g.calendar {
 			return nil, g.conflict(typ, r.label, calendar)
 		}
-		at, ok := g.instantOf(r.label)
+		at, ok := g.firstInstant(r.label)
 		if !ok {
 			return nil, fmt.Errorf("gapless: %s: the table contains period %q, which does not exist in the scheme's calendar",
 				what, r.label)
@@ -151,9 +152,11 @@ type periodRow struct {
 	last        int64
 }
 
-// history returns the rows of the latest periods of a series, newest first, and at most the given number of rows.
+// history returns the rows of the latest periods of a series, newest first. It returns at most as many rows as the
+// given number of periods.
 func (g *Generator) history(ctx context.Context, q Querier, series string, periods int) (rows []periodRow, err error) {
-	a := arguments{"series": []byte(series), "before": []byte{0xff}, "limit": int64(periods)} // after all labels
+	allLabels := []byte{0xff} // greater than every label
+	a := arguments{"series": []byte(series), "before": allLabels, "limit": int64(periods)}
 	several, ok := q.(interface {
 		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	})
@@ -188,10 +191,10 @@ func (g *Generator) history(ctx context.Context, q Querier, series string, perio
 	return rows, found.Err()
 }
 
-// instantOf returns the first instant of the period with the given label that has a date. It uses a binary search,
-// because labels sort in the order of their periods.
-func (g *Generator) instantOf(label string) (at time.Time, ok bool) {
-	from, to := int64(-dated), int64(datedEnd+2*dated) // enough for every time zone
+// firstInstant returns the first instant of the period with the given label that has a date. It returns false if there
+// is no such period. It uses a binary search, because labels sort in the order of their periods.
+func (g *Generator) firstInstant(label string) (at time.Time, ok bool) {
+	from, to := int64(-dated), int64(datedEnd+2*dated) // contains every instant that has a date in some time zone
 	for from < to {
 		middle := from + (to-from)/2
 		if found, _, _ := g.scheme.Period(serial.At(time.Unix(middle, 0))); found >= label || found == "" && middle > dated {

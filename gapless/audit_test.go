@@ -34,14 +34,15 @@ func taking(t *testing.T, db *sql.DB, g *gapless.Generator) func(day, n int) {
 		t.Helper()
 		commits(t, db, func(tx *sql.Tx) {
 			for range n {
-				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.On(2021, time.October, day))))
+				require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.On(2021, time.October, day))))
 			}
 		})
 	}
 }
 
-// An audit ignores numbers that are taken while it reads the stored numbers. A stored number above the last one taken
-// is reported as never taken. A closed period, and numbers taken before the template was changed, can be audited, too.
+// Numbers are taken while an audit reads the stored numbers, and the audit must ignore them. A stored number above the
+// last one taken must be reported as never taken. A closed period, and numbers taken before the template was changed,
+// can be audited, too.
 func TestAudit(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -108,16 +109,16 @@ func TestAuditAll(t *testing.T) {
 	})
 }
 
-// An audit returns the errors of its arguments, of its iterator and of its context.
+// Audit and AuditAll must return an error for an invalid argument, and the errors of the iterator and of the context.
 func TestAuditRefused(t *testing.T) {
 	db, g := inFile(t).start(t)
 	on := serial.On(2021, time.October, 24)
 	audits := map[string]func(context.Context, gapless.Querier, string, iter.Seq2[string, error]) error{
 		"Audit": func(ctx context.Context, q gapless.Querier, typ string, used iter.Seq2[string, error]) error {
-			return errOf(g.Audit(ctx, q, typ, on, used))
+			return onlyErr(g.Audit(ctx, q, typ, on, used))
 		},
 		"AuditAll": func(ctx context.Context, q gapless.Querier, typ string, used iter.Seq2[string, error]) error {
-			return errOf(g.AuditAll(ctx, q, typ, used))
+			return onlyErr(g.AuditAll(ctx, q, typ, used))
 		},
 	}
 	for name, audit := range audits {
@@ -132,10 +133,10 @@ func TestAuditRefused(t *testing.T) {
 			cancel()
 		}, "IS202110240001", "IS202110240002")), context.Canceled)
 	}
-	require.ErrorContains(t, errOf(g.Audit(t.Context(), db, "IS", on, numbers(nil), nil)), "option 2 is nil")
+	require.ErrorContains(t, onlyErr(g.Audit(t.Context(), db, "IS", on, numbers(nil), nil)), "option 2 is nil")
 }
 
-// History returns the last numbers of the latest periods, for schemes with all kinds of periods.
+// Schemes with all kinds of periods take numbers. History must return the last numbers of the latest periods.
 func TestHistory(t *testing.T) {
 	east, april := serial.WithLocation(time.FixedZone("", 14*3600)), serial.WithYearStart(time.April, 1)
 	each(t, func(t *testing.T, d *database) {
@@ -183,9 +184,9 @@ func TestHistory(t *testing.T) {
 				for n := len(instants); n > 0; n-- {
 					at, err := time.Parse("2006-01-02T15", instants[n-1])
 					require.NoError(t, err)
-					require.NoError(t, errOf(g.NextN(t.Context(), tx, "IT", n)))
+					require.NoError(t, onlyErr(g.NextN(t.Context(), tx, "IT", n)))
 					for range n {
-						require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(at))))
+						require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(at))))
 					}
 				}
 				require.NoError(t, g.Raise(t.Context(), tx, "IS", serial.At(october(2)), 0)) // a row without numbers
@@ -200,9 +201,9 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// The first instant of the period of Never has no date that a number could print: it is in 1969 west of Greenwich, and
-// a two-digit year cannot stand for 1970. History and other calls that receive this instant must work all the same.
-func TestFirstInstantOfNever(t *testing.T) {
+// With Never, no number can be printed for the first instant of the period: its date is in 1969 west of Greenwich, and
+// a two-digit year cannot print 1970. History and other calls that receive this instant must work all the same.
+func TestFirstInstantWithoutDate(t *testing.T) {
 	db := inFile(t).open(t)
 	for _, zone := range []string{"UTC", "America/Sao_Paulo", "Pacific/Kiritimati"} {
 		location, err := time.LoadLocation(zone)
@@ -233,7 +234,8 @@ func TestFirstInstantOfNever(t *testing.T) {
 	}
 }
 
-// History reads any number of periods with one statement. It also works with a Querier that can only query single rows.
+// History must read any number of periods with one statement. It must also work with a Querier that can only query
+// single rows.
 func TestHistoryStatements(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -250,28 +252,28 @@ func TestHistoryStatements(t *testing.T) {
 	})
 }
 
-// History returns numbers that were taken by other schemes without their printed date, and fails if the calendar
+// History must return numbers that were taken by other schemes without their printed date, and fail if the calendar
 // differs.
-func TestHistoryOfOtherSchemes(t *testing.T) {
+func TestHistoryFromOtherSchemes(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
 		g, letters := d.generator(t, db), d.generator(t, db, serial.WithTemplate("{type}{date:yyMMdd}{seq:4:base36}"))
 		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.On(1999, time.October, 24)))) // unprintable as yy
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
-			require.NoError(t, errOf(letters.NextOn(t.Context(), tx, "IS", serial.At(october(25)))))
+			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.On(1999, time.October, 24)))) // unprintable as yy
+			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
+			require.NoError(t, onlyErr(letters.NextOn(t.Context(), tx, "IS", serial.At(october(25)))))
 		})
 		all, err := letters.History(t.Context(), db, "IS", 3)
 		require.NoError(t, err)
 		require.Equal(t, "IS2110250001  ", fmt.Sprint(all[0], " ", all[1], " ", all[2]))
 		require.EqualValues(t, 1, all[1].Seq)
 		require.True(t, all[1].Start.Equal(october(24)))
-		require.ErrorIs(t, errOf(d.generator(t, db, perWeek()...).History(t.Context(), db, "IS", 2)), serial.ErrConflict)
+		require.ErrorIs(t, onlyErr(d.generator(t, db, perWeek()...).History(t.Context(), db, "IS", 2)), serial.ErrConflict)
 		for _, n := range []int{-1, 0, 10_001} {
-			require.EqualError(t, errOf(g.History(t.Context(), db, "IS", n)),
+			require.EqualError(t, onlyErr(g.History(t.Context(), db, "IS", n)),
 				fmt.Sprintf("gapless: History of %d periods: want 1 to 10000", n))
 		}
-		require.ErrorIs(t, errOf(g.History(t.Context(), db, "I S", 1)), serial.ErrInvalidType)
-		require.EqualError(t, errOf(g.History(t.Context(), nil, "IS", 1)), "gapless: the Querier is nil")
+		require.ErrorIs(t, onlyErr(g.History(t.Context(), db, "I S", 1)), serial.ErrInvalidType)
+		require.EqualError(t, onlyErr(g.History(t.Context(), nil, "IS", 1)), "gapless: the Querier is nil")
 	})
 }

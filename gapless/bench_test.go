@@ -85,7 +85,7 @@ func against(b *testing.B, d *database, callers, types int) {
 		}
 		return fmt.Sprintf("%s%s%012d", typ, time.Now().UTC().Format("20060102"), last), err
 	}
-	ours := func(tx *sql.Tx, typ string) (string, error) {
+	withGapless := func(tx *sql.Tx, typ string) (string, error) {
 		n, err := g.Next(ctx, tx, typ)
 		return n.String(), err
 	}
@@ -122,14 +122,14 @@ func against(b *testing.B, d *database, callers, types int) {
 		return float64(done.Load()) / time.Since(start).Seconds()
 	}
 	measure(minimum) // warm up
-	measure(ours)
+	measure(withGapless)
 	var rates [2][]float64
 	var ratios []float64
 	for i := range b.N {
 		var got [2]float64
 		for j := range 2 {
 			which := (i + j) % 2 // alternate, because the first one may have an advantage
-			got[which] = measure([]func(*sql.Tx, string) (string, error){minimum, ours}[which])
+			got[which] = measure([]func(*sql.Tx, string) (string, error){minimum, withGapless}[which])
 			rates[which] = append(rates[which], got[which])
 		}
 		require.Positive(b, got[0])

@@ -11,9 +11,9 @@ import (
 type arguments map[string]any
 
 // bind replaces the arguments of a statement, which are names in braces, by the placeholders of the dialect. It returns
-// the new text and the values in the order of the placeholders. For MySQL, it writes the values into the text as
-// literals that need no escaping, because drivers of MySQL prepare a statement that has arguments, and that takes
-// another round trip.
+// the new text, and the values in the order of the placeholders. For MySQL, it writes the values into the text instead,
+// as literals that need no escaping. MySQL's drivers prepare a statement that has arguments, which costs an additional
+// round trip.
 func (d Dialect) bind(statement string, a arguments) (text string, values []any) {
 	bound, whole := make([]byte, 0, 512), statement
 	for {

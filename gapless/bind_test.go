@@ -8,7 +8,7 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// bind replaces named arguments by the placeholders of each dialect or, for MySQL, by literals.
+// bind must replace named arguments by the placeholders of each dialect or, for MySQL, by literals.
 func TestBind(t *testing.T) {
 	const statement = "SELECT {series}, {n}, {series} FROM t WHERE closed = {end}"
 	a := map[string]any{"series": []byte("a'{n}"), "n": int64(-7), "end": nil, "unused": int64(1)}

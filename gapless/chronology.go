@@ -9,9 +9,9 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// ErrOutOfOrder is the error of a call that would issue a number with an earlier date than an existing number of the
-// period, if the Generator has [WithChronology]. The error names the date of the last number. Nothing was taken, and
-// the transaction can continue.
+// ErrOutOfOrder is the error of a call that would take a number with an earlier date than an existing number of the
+// period, if the Generator has [WithChronology]. The message contains the date of the last number. Nothing was taken,
+// and the transaction can continue.
 var ErrOutOfOrder = errors.New("gapless: out of order")
 
 // WithChronology keeps the numbers of each period in the order of their dates. [Generator.Next], [Generator.NextN] and
@@ -21,16 +21,17 @@ var ErrOutOfOrder = errors.New("gapless: out of order")
 // the database's clock.
 //
 // If a number has a date in the future, Next and NextN take no numbers of its period until that day. The same happens
-// if the database's clock was ahead. There is no way to end this earlier, so check the dates that users enter.
-// [Generator.Raise] does not change the last date. If [Generator.ReopenPeriods] reopens a period, that period still
-// accepts only dates from its last date onwards.
+// if the database's clock was ahead. Nothing can end this earlier, so check the dates that users enter.
+// [Generator.Raise] does not change the last date. A period that [Generator.ReopenPeriods] has reopened still accepts
+// only dates from its last date onwards.
 //
 // Every process that issues numbers of a series needs this option. A number that is taken without it has no date, so
-// the next number is compared with the last one that has a date. Nothing detects a process without the option.
+// the next number is compared with the last number that has a date. A process that lacks the option is not detected.
 //
-// With this option, the first table needs two more columns. dated is the date of the last number, such as 20261124, or
-// NULL. dated_before is the value of dated before the last change. [Generator.CreateTable] adds these columns to an
-// existing table. Programs that manage their schema themselves add them with the same statements in every database:
+// With this option, the first table has two more columns. dated is the date of the last number, such as 20261124, or
+// NULL. dated_before is the value of dated before its last change. [Generator.CreateTable] adds these columns to an
+// existing table. Programs that manage their schema themselves add them with the following statements, which are the
+// same for every database:
 //
 //	ALTER TABLE serial_gapless ADD COLUMN dated integer;
 //	ALTER TABLE serial_gapless ADD COLUMN dated_before integer;
@@ -40,8 +41,8 @@ func WithChronology() Option {
 	return optionFunc(func(c *config) { c.chronology = true })
 }
 
-// dateOf returns the business date of at as an integer such as 20261124, or 0 if g does not have WithChronology.
-func (g *Generator) dateOf(at serial.When) int64 {
+// businessDate returns the business date of at as an integer such as 20261124. It returns 0 without WithChronology.
+func (g *Generator) businessDate(at serial.When) int64 {
 	if !g.chronology {
 		return 0
 	}
@@ -49,16 +50,16 @@ func (g *Generator) dateOf(at serial.When) int64 {
 	return date
 }
 
-// statementsOf returns the statements that take a number of s: those with the columns for dates only if s has a date.
-func (g *Generator) statementsOf(s *span) *statements {
+// statementsFor returns the statements with which numbers of s are taken. They use the columns for dates only if s has
+// a date.
+func (g *Generator) statementsFor(s *span) *statements {
 	if s.date == 0 {
 		return g.plain
 	}
 	return &g.sql
 }
 
-// into returns dest. If the statements for s also return the date of the last number, it appends the destination for
-// it.
+// into returns dest. If the statements for s also return the date of the previous number, it appends &c.dated for it.
 func (c *counter) into(s *span, dest ...any) []any {
 	if s.date != 0 {
 		dest = append(dest, &c.dated)
@@ -66,10 +67,10 @@ func (c *counter) into(s *span, dest ...any) []any {
 	return dest
 }
 
-// outOfOrder returns the error for a number of s if last is the date of the last number in the row.
+// outOfOrder returns the error for a number of s that would follow a number with the date last.
 func outOfOrder(typ string, s *span, last int64) error {
-	return fmt.Errorf("%w: %s on %s: period %s has a number of %s; want that date or a later one", ErrOutOfOrder, typ,
-		formatDate(s.date), s.label, formatDate(last))
+	return fmt.Errorf("%w: %s on %s: period %s already has a number dated %s; want that date or a later one",
+		ErrOutOfOrder, typ, formatDate(s.date), s.label, formatDate(last))
 }
 
 func formatDate(date int64) string {

@@ -48,8 +48,8 @@ func (d *database) row(t testing.TB, tx gapless.Querier, period string) (row [3]
 	return row
 }
 
-// A number with an earlier date than an existing one must fail, whatever has happened to the row in between. The call
-// takes nothing, and the transaction can continue.
+// A call with an earlier date than an existing number must fail, whatever has happened to the row in between. It takes
+// nothing, and the transaction can continue.
 func TestChronology(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -72,7 +72,7 @@ func requireChronology(t *testing.T, d *database, db *sql.DB, g, other *gapless.
 		_, err := g.NextOn(t.Context(), tx, "IS", at)
 		require.ErrorIs(t, err, gapless.ErrOutOfOrder)
 		last := fmt.Sprint(before[1])
-		require.ErrorContains(t, err, " a number of "+last[:4]+"-"+last[4:6]+"-"+last[6:]+"; want that date or a later one")
+		require.ErrorContains(t, err, " a number dated "+last[:4]+"-"+last[4:6]+"-"+last[6:]+"; want that date or")
 		after := d.row(t, tx, "202110")
 		require.Equal(t, before[:2], after[:2])
 	}
@@ -104,7 +104,7 @@ func requireChronology(t *testing.T, d *database, db *sql.DB, g, other *gapless.
 
 	// After other errors, the date is restored, too. Raise writes no date.
 	commits(t, db, func(tx *sql.Tx) {
-		require.ErrorIs(t, errOf(other.NextOn(t.Context(), tx, "IS", day(30))), serial.ErrConflict)
+		require.ErrorIs(t, onlyErr(other.NextOn(t.Context(), tx, "IS", day(30))), serial.ErrConflict)
 		require.Equal(t, [3]int64{5, 20211008, 20211008}, d.row(t, tx, "202110"))
 		on(tx, day(9), 6)
 		row := [3]int64{6, 20211009, 20211008}
@@ -121,7 +121,7 @@ func requireChronology(t *testing.T, d *database, db *sql.DB, g, other *gapless.
 		on(tx, serial.On(2021, time.August, 2), 8)
 		require.NoError(t, g.Raise(t.Context(), tx, "IS", day(1), 998))
 		on(tx, day(9), 999)
-		require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", day(30))), serial.ErrExhausted)
+		require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, "IS", day(30))), serial.ErrExhausted)
 		late(tx, day(8))
 		require.Equal(t, [3]int64{999, 20211009, 20211009}, d.row(t, tx, "202110"))
 	})
@@ -129,17 +129,17 @@ func requireChronology(t *testing.T, d *database, db *sql.DB, g, other *gapless.
 	commits(t, db, func(tx *sql.Tx) {
 		september := serial.On(2021, time.September, 30)
 		for _, at := range []serial.When{serial.On(2021, time.September, 1), september} {
-			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", at)), gapless.ErrPeriodClosed)
+			require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, "IS", at)), gapless.ErrPeriodClosed)
 		}
 		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.On(2021, time.September, 1)))
-		require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.On(2021, time.September, 29))),
+		require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.On(2021, time.September, 29))),
 			gapless.ErrOutOfOrder)
 		on(tx, september, 2)
 	})
 }
 
-// Every driver must read the dates back unchanged, whatever its settings do to a DATE.
-func TestChronologyOfDrivers(t *testing.T) {
+// Every driver must read the stored dates unchanged, whatever its settings do to the type DATE.
+func TestChronologyWithDrivers(t *testing.T) {
 	saoPaulo, err := time.LoadLocation("America/Sao_Paulo")
 	require.NoError(t, err)
 	other := serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:3:base36}")
@@ -164,9 +164,9 @@ func TestChronologyOfDrivers(t *testing.T) {
 	})
 }
 
-// Next uses the date of the database's clock, even if the generator believes in a different date, and even if the
-// template prints no day. After a number with a date in the future, Next fails until that day.
-func TestChronologyOfClock(t *testing.T) {
+// Next must use the date of the database's clock, even if the generator expects a different date, and even if the
+// template prints no day. After a number with a date in the future, Next must fail until that day.
+func TestChronologyByDatabaseClock(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
 		noon := d.noon(t, db)
@@ -184,24 +184,24 @@ func TestChronologyOfClock(t *testing.T) {
 				require.Equal(t, number(today), d.row(t, tx, "all")[1])
 			}
 			g.Misjudge(24 * time.Hour)
-			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.OnDateOf(today.AddDate(0, 0, -1)))),
+			require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.OnDateOf(today.AddDate(0, 0, -1)))),
 				gapless.ErrOutOfOrder)
 			requireSeq(t, 7)(g.NextOn(t.Context(), tx, "IS", serial.OnDateOf(today.AddDate(0, 0, 2))))
 			for _, ahead := range []int{0, 3, -3} {
 				g.Misjudge(time.Duration(ahead) * 24 * time.Hour)
 				_, err := g.Next(t.Context(), tx, "IS")
 				require.ErrorIs(t, err, gapless.ErrOutOfOrder)
-				require.ErrorContains(t, err, today.Format(time.DateOnly)+": period all has a number of "+
+				require.ErrorContains(t, err, today.Format(time.DateOnly)+": period all already has a number dated "+
 					today.AddDate(0, 0, 2).Format(time.DateOnly))
-				require.ErrorIs(t, errOf(g.NextN(t.Context(), tx, "IS", 3)), gapless.ErrOutOfOrder)
+				require.ErrorIs(t, onlyErr(g.NextN(t.Context(), tx, "IS", 3)), gapless.ErrOutOfOrder)
 			}
 			requireSeq(t, 8)(g.NextOn(t.Context(), tx, "IS", serial.OnDateOf(today.AddDate(0, 0, 2))))
 		})
 	})
 }
 
-// The date is the business date, by the scheme's time zone and day start.
-func TestChronologyOfBusinessDates(t *testing.T) {
+// The compared date must be the business date, by the scheme's time zone and day start.
+func TestChronologyByBusinessDate(t *testing.T) {
 	apia, err := time.LoadLocation("Pacific/Apia")
 	require.NoError(t, err)
 	d := inFile(t)
@@ -218,14 +218,14 @@ func TestChronologyOfBusinessDates(t *testing.T) {
 			require.Equal(t, fmt.Sprintf("IS%d-00%d", []int{20111229, 20111230, 20111231}[i], i+1), n.String())
 			require.Equal(t, fmt.Sprint(d.row(t, tx, "201112")[1]), n.String()[2:10])
 		}
-		require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", at(31, 3))), gapless.ErrOutOfOrder)
+		require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, "IS", at(31, 3))), gapless.ErrOutOfOrder)
 		require.Equal(t, [3]int64{3, 20111231, 20111231}, d.row(t, tx, "201112"))
 	})
 }
 
-// CreateTable adds the columns to an existing table, even if many processes call it at the same time. Generators
+// CreateTable must add the columns to an existing table, even if many processes call it at the same time. Generators
 // without the option continue to use the table, and their numbers have no date.
-func TestChronologyOfOldTable(t *testing.T) {
+func TestChronologyAddsColumns(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
 		plain := d.generator(t, db, perMonth()...)
@@ -239,14 +239,14 @@ func TestChronologyOfOldTable(t *testing.T) {
 		require.NoError(t, err)
 		tx := begin(t, db)
 		_, err = g.NextOn(t.Context(), tx, "IS", day(9))
-		require.ErrorContains(t, err, "dated") // error of the driver
+		require.ErrorContains(t, err, "dated") // the driver's error, which contains the missing column
 		require.NoError(t, tx.Rollback())
 		require.NoError(t, plain.CreateTable(t.Context(), db))
-		require.ErrorContains(t, errOf(db.ExecContext(t.Context(), "SELECT dated FROM serial_gapless")), "dated")
+		require.ErrorContains(t, onlyErr(db.ExecContext(t.Context(), "SELECT dated FROM serial_gapless")), "dated")
 
-		held := begin(t, db)
+		blocker := begin(t, db)
 		if d.dialect == gapless.PostgreSQL { // several processes check for the columns before one adds them
-			execSQL(t, held, "LOCK TABLE serial_gapless")
+			execSQL(t, blocker, "LOCK TABLE serial_gapless")
 		}
 		const callers = 8
 		var creators sync.WaitGroup
@@ -265,7 +265,7 @@ func TestChronologyOfOldTable(t *testing.T) {
 					"AND application_name = '"+d.name+"'").Scan(&waiting) == nil && waiting == callers
 			}, 30*time.Second, 10*time.Millisecond)
 		}
-		require.NoError(t, held.Commit())
+		require.NoError(t, blocker.Commit())
 		creators.Wait()
 		takes(g, 4, 2) // the numbers before have no date
 		takes(plain, 20, 3)
@@ -273,7 +273,7 @@ func TestChronologyOfOldTable(t *testing.T) {
 		takes(plain, 1, 5)
 		require.Equal(t, [3]int64{5, 20211005, 20211004}, d.row(t, db, "202110"))
 		commits(t, db, func(tx *sql.Tx) {
-			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", day(4))), gapless.ErrOutOfOrder)
+			require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, "IS", day(4))), gapless.ErrOutOfOrder)
 		})
 		takes(g, 5, 6)
 

@@ -7,19 +7,21 @@ import (
 	"time"
 )
 
-// A clock is a time that was read from the database's clock (said), and the time of this host when the reply arrived
-// (read). The database's time now is said plus the monotonic time since read, so changes of this host's wall clock do
-// not matter. The result is late by the time that the reply took to arrive, but it is never ahead. Therefore no caller
-// begins a period too early. Such a caller would keep the row of the next period locked while it waits for the row of
-// this one, which could be a deadlock.
-type clock struct{ said, read time.Time }
+// A clock contains a time that was read from the database's clock, and the time of this host when the reply arrived
+// (readAt). The current time of the database is time plus the monotonic time since readAt, so changes of this host's
+// wall clock do not matter.
+//
+// The result is late by the time that the reply took to arrive, but it is never ahead. Therefore no caller begins a
+// period too early. If it did, it could keep the row of the next period locked while it waits for the row of this one,
+// which could cause a deadlock.
+type clock struct{ time, readAt time.Time }
 
-func (c *clock) now() time.Time { return c.said.Add(time.Since(c.read)) }
+func (c *clock) now() time.Time { return c.time.Add(time.Since(c.readAt)) }
 
 var since = time.Since // replaced in tests
 
-// remember stores now as the time of the database's clock. The value was read at most age ago. If the stored clock
-// agrees with it, that clock is kept, because it may be less late.
+// remember stores now as the time of the database's clock. The statement read it at most age ago. If the stored clock
+// is consistent with now and age, remember keeps it, because it may be less late.
 func (g *Generator) remember(now time.Time, age time.Duration) {
 	if c := g.clock.Load(); c != nil {
 		if known := c.now(); !known.Before(now) && !known.After(now.Add(age)) {
@@ -29,7 +31,8 @@ func (g *Generator) remember(now time.Time, age time.Duration) {
 	g.clock.Store(&clock{now, time.Now()})
 }
 
-// now returns the current time by the database's clock or, if that clock has not been read yet, by this host's clock.
+// now returns the current time by the database's clock. If that clock has not been read yet, it returns the time of
+// this host's clock.
 func (g *Generator) now() time.Time {
 	if c := g.clock.Load(); c != nil {
 		return c.now()
@@ -37,19 +40,19 @@ func (g *Generator) now() time.Time {
 	return time.Now()
 }
 
-// A reading scans the time of the database's clock from a column. The column contains Unix microseconds or, in SQLite,
-// whose clock has milliseconds, a Julian day.
-type reading struct{ time.Time }
+// A clockTime scans the time of the database's clock from a column. The column contains Unix microseconds. In SQLite,
+// whose clock counts milliseconds, it contains a Julian day.
+type clockTime struct{ time.Time }
 
 // Scan implements [sql.Scanner] for a column with the value of {now}.
-func (r *reading) Scan(column any) error {
+func (r *clockTime) Scan(column any) error {
 	switch now := column.(type) {
 	case float64:
 		const epoch = 210_866_760_000_000 // milliseconds from Julian day 0 to 1970
 		r.Time = time.UnixMilli(int64(math.Round(now*86_400_000)) - epoch)
 	case int64:
 		r.Time = time.UnixMicro(now)
-	case []byte: // some drivers of MySQL return the server's text
+	case []byte: // some MySQL drivers return numbers as text
 		micros, err := strconv.ParseInt(string(now), 10, 64)
 		if err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// ErrPeriodClosed is the error of a call that requests a number of a period that [Generator.ClosePeriods] has closed.
+// ErrPeriodClosed is the error of a call that requests a number of a closed period; see [Generator.ClosePeriods].
 // Nothing was taken, and the transaction can continue.
 var ErrPeriodClosed = errors.New("gapless: period closed")
 
@@ -19,24 +19,26 @@ var ErrPeriodClosed = errors.New("gapless: period closed")
 // Nothing was closed, and the transaction can continue.
 var ErrPeriodOpen = errors.New("gapless: period has not ended")
 
-// ClosePeriods closes the periods of a type that end at before or earlier. before is the date or the instant at which a
-// period begins. The closing takes effect when tx is committed. In a closed period, [Generator.Next],
-// [Generator.NextN], [Generator.NextOn] and [Generator.Raise] return [ErrPeriodClosed]. [Generator.Last],
-// [Generator.History] and [Generator.Audit] still read it. If later periods are closed already, nothing changes. The
-// application has to decide who may close periods, and to store the reason in the same transaction.
+// ClosePeriods closes all periods of a type that end at or before a boundary. before is the date or the instant of this
+// boundary, at which a period must begin. The periods are closed when tx is committed. In a closed period,
+// [Generator.Next], [Generator.NextN], [Generator.NextOn] and [Generator.Raise] return [ErrPeriodClosed].
+// [Generator.Last], [Generator.History] and [Generator.Audit] still read it. If later periods are closed already,
+// nothing changes. The application has to decide who may close periods, and to store the reason in the same
+// transaction.
 //
-// ClosePeriods waits for every transaction that has taken a number of such a period, and for no other transaction,
-// because transactions that come later wait behind it. So give ctx a deadline. After ClosePeriods has returned, tx sees
-// the documents of all those transactions, and [Generator.Audit] in tx accounts for them. After tx has been committed,
-// no other transaction can commit a number of a closed period, except a number that it had taken before. Until tx ends,
-// callers wait for it if they want the first number of a period of that type, or a number of a period that has ended.
-// On SQLite, all writers wait. Callers that want numbers of a period that has begun and not ended do not wait. On
-// PostgreSQL, these waits use an advisory lock whose key is a hash of the series. If two series have the same hash,
-// they wait for each other, but this has no other effect.
+// ClosePeriods waits for every transaction that has taken a number of such a period. It does not wait for transactions
+// that come later, because they wait for it. Give ctx a deadline, so that they cannot wait forever. After ClosePeriods
+// has returned, tx sees the documents of all those transactions, and [Generator.Audit] in tx accounts for them. After
+// tx has been committed, no other transaction can take or commit a number of a closed period.
 //
-// If transactions close periods of several types, close them in the same order everywhere, for example by name.
-// Otherwise two transactions may wait for each other until the database ends one of them because of the deadlock. You
-// then have to repeat that transaction.
+// Until tx ends, callers wait for it if they need the first number of a period of that type, or a number of a period
+// that has ended. On SQLite, all writers wait. Callers that need another number of a period that has not ended do not
+// wait. On PostgreSQL, these waits use an advisory lock whose key is a hash of the series. If two series have the same
+// hash, they wait for each other, but this has no other effect.
+//
+// If transactions close periods of several types, let all of them use the same order, for example by name. Otherwise
+// two transactions may wait for each other, until the database ends one of them because of the deadlock. You then have
+// to repeat that transaction.
 //
 // The transaction must be at READ COMMITTED. On PostgreSQL, any other level is an error. MySQL and MariaDB do not
 // report the level of a transaction. There, ClosePeriods returns an error if tx does not see the changes for which
@@ -46,15 +48,15 @@ var ErrPeriodOpen = errors.New("gapless: period has not ended")
 //
 //   - [serial.ErrInvalidType]
 //   - [ErrPeriodOpen]
-//   - [serial.ErrConflict], if the numbers of the type have a different period or year start
+//   - [serial.ErrConflict], if the numbers of the type have a different period length or year start
 //   - an error if before is in no period; see [serial.When]
-//   - an error if no period begins at before; the error names the boundaries before and after it
+//   - an error if no period begins at before; the message contains the nearest boundaries
 //   - an error if the scheme has [serial.Never]
 //   - an error if the transaction is not at READ COMMITTED, or if the version of MySQL or MariaDB is too old
 //   - an error if tx is nil, if [Tx] does not allow it, or if another call is taking a number in it
 //
 // If the database has ended the transaction, ClosePeriods returns an error, and nothing was closed. Every other error,
-// for example after a deadlock, wraps the driver's error, and also matches the error of ctx if ctx has ended. You must
+// for example after a deadlock, wraps the driver's error. If ctx has ended, it also matches the error of ctx. You must
 // then roll tx back, and nothing was closed.
 func (g *Generator) ClosePeriods(ctx context.Context, tx Tx, typ string, before serial.When) error {
 	what := "close periods of " + typ
@@ -73,19 +75,19 @@ func (g *Generator) ClosePeriods(ctx context.Context, tx Tx, typ string, before 
 		return g.failed(ctx, what, err)
 	}
 	if level != "-" && level != "read committed" {
-		return fmt.Errorf("gapless: %s at %s: its snapshot may miss numbers taken since; want READ COMMITTED", what,
-			strings.ToUpper(level))
+		return fmt.Errorf("gapless: %s at %s: the transaction's snapshot may lack the latest numbers; want READ COMMITTED",
+			what, strings.ToUpper(level))
 	}
 	if now.Before(end) {
 		return fmt.Errorf("%w: %s up to %v: by the database's clock it is %v", ErrPeriodOpen, what, g.nameBoundary(end),
 			serial.At(now))
 	}
-	return g.moveEnd(ctx, tx, typ, series, what, end.Unix(), true)
+	return g.changeEnd(ctx, tx, typ, series, what, end.Unix(), true)
 }
 
-// ReopenPeriods opens the closed periods of a type that end after from, so that numbers can be taken from them again.
-// It takes effect when tx is committed. A period must begin at from. If none of these periods is closed, nothing
-// changes. Other callers wait for tx as they do after [Generator.ClosePeriods].
+// ReopenPeriods opens the closed periods of a type that end after from, so that numbers can be taken from them again. A
+// period must begin at from. The periods are reopened when tx is committed. If none of them is closed, nothing changes.
+// Other callers wait for tx as they do after [Generator.ClosePeriods].
 //
 // ReopenPeriods returns the errors of ClosePeriods, except [ErrPeriodOpen] and the errors for the isolation level and
 // for versions that are too old.
@@ -100,15 +102,15 @@ func (g *Generator) ReopenPeriods(ctx context.Context, tx Tx, typ string, from s
 		return err
 	}
 	defer leave()
-	return g.moveEnd(ctx, tx, typ, series, what, end.Unix(), false)
+	return g.changeEnd(ctx, tx, typ, series, what, end.Unix(), false)
 }
 
-// ClosedUntil returns the end of the last closed period of a type, in the scheme's time zone, or the zero time if no
-// period is closed. It waits for no other transaction, and reads through q as [Generator.Last] does. It returns the
-// following errors:
+// ClosedUntil returns the end of the last closed period of a type, in the scheme's time zone. It returns the zero time
+// if no period is closed. It waits for no other transaction, and reads through q as [Generator.Last] does. It returns
+// the following errors:
 //
 //   - [serial.ErrInvalidType]
-//   - [serial.ErrConflict], if the numbers of the type have a different period or year start
+//   - [serial.ErrConflict], if the numbers of the type have a different period length or year start
 //   - an error if q is nil or, on PostgreSQL, a type of bun
 //   - an error of the driver, for example because the table does not exist
 func (g *Generator) ClosedUntil(ctx context.Context, q Querier, typ string) (time.Time, error) {
@@ -122,22 +124,22 @@ func (g *Generator) ClosedUntil(ctx context.Context, q Querier, typ string) (tim
 		return time.Time{}, err
 	}
 	defer leave()
-	gate, err := g.readGate(ctx, q, g.sql.gate, series)
+	row, err := g.readSeriesRow(ctx, q, g.sql.seriesRow, series)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return time.Time{}, nil
 	case err != nil:
 		return time.Time{}, g.failed(ctx, what, err)
-	case gate.calendar != g.calendar:
-		return time.Time{}, g.conflict(typ, "", gate.calendar)
-	case !gate.closed.Valid:
+	case row.calendar != g.calendar:
+		return time.Time{}, g.conflict(typ, "", row.calendar)
+	case !row.closed.Valid:
 		return time.Time{}, nil
 	}
-	return g.local(gate.closed.Int64), nil
+	return g.local(row.closed.Int64), nil
 }
 
 // boundary returns the series of a type, and the start of the period that begins at the given date or instant. It
-// returns an error if no period begins there.
+// returns an error if no period begins there. what is the beginning of the message.
 func (g *Generator) boundary(typ string, at serial.When, what string) (series string, start time.Time, err error) {
 	series, err = g.scheme.Series(typ)
 	if err != nil {
@@ -157,10 +159,10 @@ func (g *Generator) boundary(typ string, at serial.When, what string) (series st
 	return series, start, nil
 }
 
-// firstDate returns the first date of the period that begins at start, or the zero When if no date is in that period.
+// firstDate returns the first date of the period that begins at start, or the zero When if the period contains no date.
 func (g *Generator) firstDate(start time.Time) serial.When {
-	// Usually the first date of a period is the date of start. But in a time zone that skips a date, the business day
-	// of that date can begin on the next one.
+	// Usually the first date of a period is the date of start. But if a time zone skips a date, the business day of the
+	// skipped date can begin on the next date.
 	for days := -1; days <= 0; days++ {
 		date := serial.OnDateOf(time.Date(start.Year(), start.Month(), start.Day()+days, 0, 0, 0, 0, time.UTC))
 		if _, begin, _ := g.scheme.Period(date); begin.Equal(start) {
@@ -170,7 +172,7 @@ func (g *Generator) firstDate(start time.Time) serial.When {
 	return serial.When{}
 }
 
-// nameBoundary returns the start of a period as a date and as an instant. A caller can pass either of them.
+// nameBoundary returns the text for a boundary in messages: the date and the instant, because a caller can pass either.
 func (g *Generator) nameBoundary(start time.Time) string {
 	if date := g.firstDate(start); date != (serial.When{}) {
 		return fmt.Sprintf("%v (%v)", date, serial.At(start))
@@ -178,10 +180,10 @@ func (g *Generator) nameBoundary(start time.Time) string {
 	return serial.At(start).String()
 }
 
-// moveEnd stores end as the end of the last closed period if this closes more periods (closes is true) or fewer periods
-// (closes is false). Otherwise it changes nothing. If the change is not allowed, moveEnd rolls back to a savepoint, so
-// that nothing is written.
-func (g *Generator) moveEnd(ctx context.Context, tx Tx, typ, series, what string, end int64, closes bool) error {
+// changeEnd stores end as the end of the last closed period. If closes is true, it does so only if more periods are
+// closed afterwards, and otherwise only if fewer are. If the periods cannot be closed or reopened in this transaction,
+// changeEnd rolls back to a savepoint, so that nothing is written.
+func (g *Generator) changeEnd(ctx context.Context, tx Tx, typ, series, what string, end int64, closes bool) error {
 	exec := func(query string) error {
 		_, err := tx.ExecContext(ctx, query)
 		return err
@@ -192,13 +194,13 @@ func (g *Generator) moveEnd(ctx context.Context, tx Tx, typ, series, what string
 	if err := exec("SAVEPOINT serial_gapless_end"); err != nil {
 		return g.failed(ctx, what, err)
 	}
-	result := g.tryMoveEnd(ctx, tx, typ, series, end, closes)
+	result := g.tryChangeEnd(ctx, tx, typ, series, end, closes)
 	if result != nil {
-		if g.dialect == MySQL && recordChanged.MatchString(result.Error()) {
+		if g.dialect == MySQL && rowChanged.MatchString(result.Error()) {
 			result = fmt.Errorf("want READ COMMITTED: %w", result)
 		}
 		result = g.failed(ctx, what, result)
-		if !refused(result) && !errors.Is(result, errUnmoved) {
+		if !refused(result) && !errors.Is(result, errUnchanged) {
 			return result
 		}
 		if err := exec("ROLLBACK TO SAVEPOINT serial_gapless_end"); err != nil {
@@ -211,21 +213,21 @@ func (g *Generator) moveEnd(ctx context.Context, tx Tx, typ, series, what string
 	return result
 }
 
-func (g *Generator) tryMoveEnd(ctx context.Context, tx Tx, typ, series string, end int64, closes bool) error {
+// tryChangeEnd does the work of changeEnd. After an error, it may have written something.
+func (g *Generator) tryChangeEnd(ctx context.Context, tx Tx, typ, series string, end int64, closes bool) error {
 	if g.sql.lock != "" {
 		if err := g.exec(ctx, tx, g.sql.lock, arguments{"key": lockKey(series)}); err != nil {
 			return err
 		}
 	}
-	gate, err := g.lockGate(ctx, tx, series)
+	row, err := g.lockSeriesRow(ctx, tx, series)
 	if err != nil {
 		return err
 	}
-	calendar := gate.calendar
-	if calendar == g.calendar && !gate.closed.Valid {
-		// The series' row may be new because the old one was deleted. In that case, the rows of the periods still have
-		// the calendar.
-		if calendar, err = g.calendarOfRows(ctx, tx, series, ""); err != nil {
+	calendar := row.calendar
+	if calendar == g.calendar && !row.closed.Valid {
+		// The series' row may be new, because the old one was deleted. The rows of the periods still contain the calendar.
+		if calendar, err = g.findCalendar(ctx, tx, series, ""); err != nil {
 			return err
 		}
 	}
@@ -233,34 +235,34 @@ func (g *Generator) tryMoveEnd(ctx context.Context, tx Tx, typ, series string, e
 		return g.conflict(typ, "", calendar)
 	}
 	label, closed := g.labelBefore(end), ""
-	switch until := gate.closed; {
+	switch until := row.closed; {
 	case closes && until.Valid && until.Int64 >= end, !closes && (!until.Valid || until.Int64 <= end):
 		return nil
 	case until.Valid:
 		closed = g.labelBefore(until.Int64)
 	}
-	// The statements below are separate from the one that waited for the series row, so they see what other
-	// transactions committed during the wait.
+	// The following statements are separate from the one that waited for the series' row, so at READ COMMITTED they see
+	// what other transactions have committed during the wait.
 	rows := arguments{"series": []byte(series), "lower": []byte(closed), "upper": []byte(label), "end": end}
 	if !closes {
 		rows["lower"], rows["upper"], rows["end"] = rows["upper"], rows["lower"], nil
 	}
-	if g.sql.mark != "" {
-		err = g.exec(ctx, tx, g.sql.mark, rows)
+	if g.sql.setClosed != "" {
+		err = g.exec(ctx, tx, g.sql.setClosed, rows)
 	} else {
-		err = g.markByKey(ctx, tx, rows)
+		err = g.setClosedByKey(ctx, tx, rows)
 	}
 	if err != nil {
 		return err
 	}
-	moved := arguments{"series": []byte(series), "end": end}
+	change := arguments{"series": []byte(series), "end": end}
 	if label == "" {
-		moved["end"] = nil
+		change["end"] = nil
 	}
-	return g.exec(ctx, tx, g.sql.setEnd, moved)
+	return g.exec(ctx, tx, g.sql.setEnd, change)
 }
 
 func (g *Generator) closedError(typ, label string, end int64) error {
-	return fmt.Errorf("%w: %s in period %s: all periods that end by %s are closed; use a later one",
+	return fmt.Errorf("%w: %s in period %s: all periods that end by %s are closed; use a later period",
 		ErrPeriodClosed, typ, label, g.nameBoundary(g.local(end)))
 }

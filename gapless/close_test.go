@@ -24,8 +24,8 @@ func (d *database) closes(t testing.TB, db *sql.DB, g *gapless.Generator, before
 	require.NoError(t, tx.Commit())
 }
 
-// Periods with and without rows are closed and reopened. The effect is checked in the closing transaction and after it.
-// The closing transaction also takes numbers of other periods.
+// Periods with and without rows are closed and reopened. The test checks the effect in the closing transaction and
+// after it. The closing transaction also takes numbers of other periods.
 func TestClosePeriods(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -45,11 +45,11 @@ func TestClosePeriods(t *testing.T) {
 					at := serial.At(october(day + 1).Add(-time.Second))
 					before, err := g.Last(t.Context(), tx, "IS", at)
 					require.NoError(t, err)
-					for _, misjudges := range []bool{false, true} { // the generator believes that the day has not ended
-						if misjudges {
+					for _, mistaken := range []bool{false, true} { // the generator believes that the day has not ended
+						if mistaken {
 							g.Misjudge(time.Until(october(day)))
 						}
-						require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", at)), gapless.ErrPeriodClosed)
+						require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, "IS", at)), gapless.ErrPeriodClosed)
 						for _, seq := range []int64{0, before.Seq + 3} {
 							require.ErrorIs(t, g.Raise(t.Context(), tx, "IS", at, seq), gapless.ErrPeriodClosed)
 						}
@@ -85,10 +85,10 @@ func TestClosePeriods(t *testing.T) {
 			for _, day := range []int{2, 3} { // closed one after the other; the error must name the latest end
 				_, err := g.NextOn(t.Context(), tx, "IS", serial.At(october(day)))
 				require.EqualError(t, err, fmt.Sprintf("gapless: period closed: IS in period 2021100%d: all periods that "+
-					"end by 2021-10-05 (2021-10-05T00:00:00Z) are closed; use a later one", day))
+					"end by 2021-10-05 (2021-10-05T00:00:00Z) are closed; use a later period", day))
 			}
 			another.Misjudge(time.Until(october(2)))
-			require.ErrorContains(t, errOf(another.NextOn(t.Context(), tx, "IS", serial.At(october(2)))), "end by 2021-10-05")
+			require.ErrorContains(t, onlyErr(another.NextOn(t.Context(), tx, "IS", serial.At(october(2)))), "end by 2021-10-05")
 			refuses(tx, 1, 2, 3, 4)
 			takes(tx, 5, 2)
 			takes(tx, 6, 1)
@@ -183,8 +183,8 @@ func TestClosePeriodsRefused(t *testing.T) {
 		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", serial.At(today)), "periods that ended yesterday")
 		require.ErrorIs(t, weeks.ClosePeriods(t.Context(), tx, "IS", serial.At(monday)), serial.ErrConflict)
 		require.ErrorIs(t, weeks.ReopenPeriods(t.Context(), tx, "IS", serial.At(monday)), serial.ErrConflict)
-		require.ErrorIs(t, errOf(weeks.ClosedUntil(t.Context(), tx, "IS")), serial.ErrConflict)
-		require.NoError(t, errOf(g.Next(t.Context(), tx, "IS")))
+		require.ErrorIs(t, onlyErr(weeks.ClosedUntil(t.Context(), tx, "IS")), serial.ErrConflict)
+		require.NoError(t, onlyErr(g.Next(t.Context(), tx, "IS")))
 		execSQL(t, tx, "DELETE FROM serial_gapless_series") // the periods still have the calendar
 		require.ErrorIs(t, weeks.ClosePeriods(t.Context(), tx, "IS", serial.At(october(4))), serial.ErrConflict)
 		require.Equal(t, 1, rows(t, tx))
@@ -193,7 +193,7 @@ func TestClosePeriodsRefused(t *testing.T) {
 			require.EqualError(t, g.ClosePeriods(t.Context(), tx, "IS", serial.At(today)), "gapless: the transaction is nil")
 			require.EqualError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(today)), "gapless: the transaction is nil")
 		}
-		require.EqualError(t, errOf(g.ClosedUntil(t.Context(), nil, "IS")), "gapless: the Querier is nil")
+		require.EqualError(t, onlyErr(g.ClosedUntil(t.Context(), nil, "IS")), "gapless: the Querier is nil")
 		if d.dialect != gapless.PostgreSQL {
 			return
 		}
@@ -201,7 +201,7 @@ func TestClosePeriodsRefused(t *testing.T) {
 		for _, level := range []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
 			tx := beginAt(t, db, level)
 			require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "NEW", serial.At(october(1))), "want READ COMMITTED")
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "NEW", serial.At(october(1)))))
+			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "NEW", serial.At(october(1)))))
 			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "NEW", serial.At(october(1))))
 			require.NoError(t, tx.Commit())
 		}
@@ -233,34 +233,34 @@ func TestClosedUntilInZone(t *testing.T) {
 		} {
 			g := d.generator(t, db, append(r.opts, serial.WithLocation(east), serial.WithKeyPrefix(prefix))...)
 			first := serial.At(time.Date(1970, 1, 1, 4, 0, 0, 0, east))
-			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", first))) })
+			commits(t, db, func(tx *sql.Tx) { require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", first))) })
 			d.closes(t, db, g, r.before)
 			tx := begin(t, db)
 			if prefix == "none" {
 				requireResult(t, time.Time{})(g.ClosedUntil(t.Context(), db, "IS"))
-				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", first)))
+				require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", first)))
 			} else {
 				requireResult(t, r.before, prefix)(g.ClosedUntil(t.Context(), db, "IS"))
 				for _, at := range []serial.When{first, serial.At(r.before.Add(-time.Second))} {
-					require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", at)), gapless.ErrPeriodClosed)
+					require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, "IS", at)), gapless.ErrPeriodClosed)
 				}
-				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(r.before))))
+				require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(r.before))))
 			}
 			require.NoError(t, tx.Rollback())
 		}
 	})
 }
 
-// If a generator believes that a closed period is the current one, Next must take a number of the real current period.
-// If the database's clock was set back to a closed period, Next must fail.
-func TestNextOfAClosedPeriod(t *testing.T) {
+// If a generator assumes that a closed period is the current one, Next must take a number of the period that is really
+// current. If the database's clock was set back to a closed period, Next must fail.
+func TestNextInClosedPeriod(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
 		now := d.clock(t, db)
 		for _, typ := range []string{"IS", "ROW"} {
 			tx := beginAt(t, db, d.readCommitted())
 			if typ == "ROW" {
-				require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, serial.At(now.AddDate(0, 0, -1)))))
+				require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, typ, serial.At(now.AddDate(0, 0, -1)))))
 			}
 			require.NoError(t, g.ClosePeriods(t.Context(), tx, typ, serial.At(now.UTC().Truncate(24*time.Hour))))
 			require.NoError(t, tx.Commit())
@@ -274,20 +274,20 @@ func TestNextOfAClosedPeriod(t *testing.T) {
 				execSQL(t, db, fmt.Sprintf("UPDATE %s SET closed = %d", table, now.Add(48*time.Hour).Unix()))
 			}
 			commits(t, db, func(tx *sql.Tx) {
-				require.ErrorIs(t, errOf(g.Next(t.Context(), tx, typ)), gapless.ErrPeriodClosed)
-				require.ErrorIs(t, errOf(g.NextN(t.Context(), tx, typ, 3)), gapless.ErrPeriodClosed)
-				require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, serial.At(now.AddDate(0, 0, 4)))))
+				require.ErrorIs(t, onlyErr(g.Next(t.Context(), tx, typ)), gapless.ErrPeriodClosed)
+				require.ErrorIs(t, onlyErr(g.NextN(t.Context(), tx, typ, 3)), gapless.ErrPeriodClosed)
+				require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, typ, serial.At(now.AddDate(0, 0, 4)))))
 			})
 		}
 	})
 }
 
-// After periods have been closed, a number of the current period takes no additional statement.
+// After periods have been closed, a number of the current period must cost no additional statement.
 func TestCloseCostsNoStatement(t *testing.T) {
 	kinds(t, each, func(t *testing.T, d *database) {
 		db := d.open(t)
 		g := d.generator(t, db, serial.WithLocation(d.noon(t, db)))
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.Next(t.Context(), tx, "IS"))) })
+		commits(t, db, func(tx *sql.Tx) { require.NoError(t, onlyErr(g.Next(t.Context(), tx, "IS"))) })
 		tx := beginAt(t, db, d.readCommitted())
 		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", serial.OnDateOf(october(3))))
 		require.NoError(t, tx.Commit())
@@ -299,13 +299,14 @@ func TestCloseCostsNoStatement(t *testing.T) {
 			want = 4
 		}
 		statements := 0
-		require.NoError(t, errOf(g.Next(t.Context(), counting{begin(t, db), &statements}, "IS")))
+		require.NoError(t, onlyErr(g.Next(t.Context(), counting{begin(t, db), &statements}, "IS")))
 		require.Equal(t, want, statements)
 	})
 }
 
-// While periods of one type are being closed, series with another key prefix, type, table or schema must not wait.
-func TestGateIsOfOneSeries(t *testing.T) {
+// While periods of one type are being closed, callers of series with another key prefix, type, table or schema must not
+// wait.
+func TestSeriesRowsAreSeparate(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
 		closer := beginAt(t, db, sql.LevelReadCommitted)
@@ -327,13 +328,13 @@ func TestGateIsOfOneSeries(t *testing.T) {
 			{e.generator(t, elsewhere), elsewhere, "IS"},
 		} {
 			tx := begin(t, r.db)
-			require.NoError(t, errOf(r.g.NextOn(ctx, tx, r.typ, serial.At(october(1)))))
+			require.NoError(t, onlyErr(r.g.NextOn(ctx, tx, r.typ, serial.At(october(1)))))
 			require.NoError(t, tx.Commit())
 		}
 	})
 }
 
-// With innodb_snapshot_isolation, MariaDB itself detects that the snapshot is too old. The error must name READ
+// With innodb_snapshot_isolation, MariaDB itself detects that the snapshot is too old. The message must recommend READ
 // COMMITTED.
 func TestCloseWithSnapshotIsolation(t *testing.T) {
 	d := mariaDB(t).with("innodb_snapshot_isolation=ON")
@@ -344,8 +345,10 @@ func TestCloseWithSnapshotIsolation(t *testing.T) {
 	g := d.generator(t, db)
 	for _, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelReadCommitted} {
 		tx := beginAt(t, db, level)
-		require.NoError(t, errOf(g.Last(t.Context(), tx, "IS", serial.At(october(1)))))
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1))))) })
+		require.NoError(t, onlyErr(g.Last(t.Context(), tx, "IS", serial.At(october(1)))))
+		commits(t, db, func(tx *sql.Tx) {
+			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(1)))))
+		})
 		err := g.ClosePeriods(t.Context(), tx, "IS", serial.At(october(2)))
 		if level == sql.LevelReadCommitted {
 			require.NoError(t, err)
@@ -356,7 +359,7 @@ func TestCloseWithSnapshotIsolation(t *testing.T) {
 	}
 }
 
-// old is a transaction on a server that does not support SKIP LOCKED.
+// old makes a server look as if it did not support SKIP LOCKED.
 type old struct{ *sql.Tx }
 
 func (tx old) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
@@ -367,7 +370,7 @@ func TestCloseWithoutSkipLocked(t *testing.T) {
 	d := mariaDB(t)
 	db, g := d.start(t)
 	commits(t, db, func(tx *sql.Tx) {
-		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1)))))
+		require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(1)))))
 	})
 	for _, typ := range []string{"IS", "NEW"} {
 		commits(t, db, func(tx *sql.Tx) {
@@ -379,14 +382,14 @@ func TestCloseWithoutSkipLocked(t *testing.T) {
 	}
 }
 
-// ClosePeriods and ReopenPeriods must read and write only the rows that they change, even if many rows are closed
+// ClosePeriods and ReopenPeriods must read and write only the rows that they change, even if many other rows are closed
 // already.
-func TestCloseTouchesWhatChanges(t *testing.T) {
+func TestCloseTouchesOnlyChangedRows(t *testing.T) {
 	const closed, limit = 2_000, 200
 	servers(t, func(t *testing.T, d *database) {
 		db, g := d.start(t, serial.WithPeriod(serial.PerMinute), serial.WithTemplate("{type}{date:yyyyMMddHHmm}-{seq:4}"))
 		minute := func(n int) serial.When { return serial.At(october(1).Add(time.Duration(n) * time.Minute)) }
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", minute(0)))) })
+		commits(t, db, func(tx *sql.Tx) { require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", minute(0)))) })
 		fill := "INSERT INTO serial_gapless SELECT series, convert_to(to_char(timestamp '2021-10-01' + i * interval " +
 			"'1 minute', 'YYYYMMDDHH24MI'), 'UTF8'), mark, 0, 1, NULL FROM serial_gapless, generate_series(1, %d) i"
 		touched := "SELECT sum(seq_tup_read + idx_tup_fetch + n_tup_upd) FROM pg_stat_xact_user_tables WHERE relname LIKE " +
@@ -422,7 +425,7 @@ func TestCloseTouchesWhatChanges(t *testing.T) {
 			require.Equal(t, closed+11-to, open)
 			return n
 		}
-		change(g.ClosePeriods, closed) // more rows than markByKey changes at once
+		change(g.ClosePeriods, closed) // more rows than setClosedByKey changes at once
 		execSQL(t, db, analyze)
 		require.Less(t, change(g.ClosePeriods, closed+3), float64(limit))
 		require.Less(t, change(g.ReopenPeriods, closed+1), float64(limit))

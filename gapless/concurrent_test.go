@@ -125,17 +125,17 @@ func TestContextsEndAtRandom(t *testing.T) {
 	})
 }
 
-// A caller waits until its context ends, and then the error must match that of the context. ClosePeriods then closes
-// nothing, and callers that waited behind it can continue.
-func TestContextEnds(t *testing.T) {
+// The contexts of NextOn and ClosePeriods end while both are waiting for another transaction. Their errors must match
+// the error of the context. Nothing is closed, and other callers can continue.
+func TestContextEndsWhileWaiting(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
-		held, tx, closing := begin(t, db), begin(t, db), beginAt(t, db, sql.LevelReadCommitted)
-		require.NoError(t, errOf(g.NextOn(t.Context(), held, "IS", serial.At(october(1)))))
+		blocker, tx, closing := begin(t, db), begin(t, db), beginAt(t, db, sql.LevelReadCommitted)
+		require.NoError(t, onlyErr(g.NextOn(t.Context(), blocker, "IS", serial.At(october(1)))))
 		ctx, cancel := context.WithCancel(t.Context())
 		failed, closed := make(chan error, 1), make(chan error, 1)
 		id, closingID := d.connection(t, tx), d.connection(t, closing)
-		go func() { failed <- errOf(g.NextOn(ctx, tx, "IS", serial.At(october(1)))) }()
+		go func() { failed <- onlyErr(g.NextOn(ctx, tx, "IS", serial.At(october(1)))) }()
 		go func() { closed <- g.ClosePeriods(ctx, closing, "IS", serial.At(october(2))) }()
 		require.Eventually(t, func() bool { return d.waits(t, db, id) && d.waits(t, db, closingID) }, 30*time.Second,
 			time.Millisecond)
@@ -143,13 +143,13 @@ func TestContextEnds(t *testing.T) {
 		require.ErrorIs(t, <-failed, context.Canceled)
 		require.ErrorIs(t, <-closed, context.Canceled)
 		_, _ = tx.Rollback(), closing.Rollback()
-		require.NoError(t, held.Rollback())
+		require.NoError(t, blocker.Rollback())
 		commits(t, db, func(tx *sql.Tx) { requireSeq(t, 1)(g.NextOn(t.Context(), tx, "IS", serial.At(october(1)))) })
 	})
 }
 
-// Calls wait for other transactions while a day ends. The result must depend on the database's clock at the time when
-// each call has got its locks.
+// Calls wait for other transactions while a day ends. The result must depend on the time of the database's clock at
+// which each call has got its locks.
 func TestDayEndsWhileWaiting(t *testing.T) {
 	type call struct {
 		g             *gapless.Generator
@@ -221,7 +221,7 @@ func TestDayEndsWhileWaiting(t *testing.T) {
 			require.NoError(t, until.waiter.Commit())
 			requireSeq(t, 1)(until.g.Last(t.Context(), db, "IS", before))
 			require.NoError(t, <-dates.result)
-			require.ErrorIs(t, errOf(dates.g.NextOn(t.Context(), dates.waiter, "IS", before)), gapless.ErrOutOfOrder)
+			require.ErrorIs(t, onlyErr(dates.g.NextOn(t.Context(), dates.waiter, "IS", before)), gapless.ErrOutOfOrder)
 			// The generator must not confuse the time at which a statement began to wait with the current time.
 			require.WithinDuration(t, d.clock(t, db), years.g.Now(), 2*time.Second)
 			return

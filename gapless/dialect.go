@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Dialect is the kind of database in which the tables are.
+// A Dialect is the kind of database that contains the tables.
 type Dialect int
 
 const (
@@ -18,20 +18,21 @@ const (
 
 var dialects = map[Dialect]statements{PostgreSQL: postgreSQL, MySQL: mySQL, SQLite: sqlite}
 
-// postgresAgain lists PostgreSQL's errors after which it is worth repeating the creation of the tables. Concurrent
-// CREATE TABLE statements can fail in spite of IF NOT EXISTS, and ADD COLUMN fails if another process has just added
-// the column.
+// postgresAgain contains PostgreSQL's error codes after which it is worth repeating the creation of the tables.
+// Concurrent CREATE TABLE statements can fail in spite of IF NOT EXISTS, and ADD COLUMN fails if another process has
+// just added the column.
 var postgresAgain = []string{"23505", "42P07", "42710", "42701"}
 
 // mysqlAgain matches MySQL's errors for a deadlock, a lock wait timeout and a duplicate column. Drivers have no common
-// error type, but all print the number.
+// error type, but the messages of all drivers contain the code.
 var mysqlAgain = regexp.MustCompile(`(?i)\berror (1213|1205|1060)\b`)
 
-// syntaxError matches the error of a MySQL or MariaDB server that does not support SKIP LOCKED.
+// syntaxError matches MySQL's error for a statement that the server cannot parse, here because it does not support SKIP
+// LOCKED.
 var syntaxError = regexp.MustCompile(`(?i)\berror 1064\b`)
 
-// recordChanged matches MariaDB's error for a row that was changed after the transaction's snapshot was taken.
-var recordChanged = regexp.MustCompile(`(?i)\berror 1020\b`)
+// rowChanged matches MariaDB's error for a row that was changed after the transaction's snapshot was taken.
+var rowChanged = regexp.MustCompile(`(?i)\berror 1020\b`)
 
 // noSavepoint matches MySQL's error for a savepoint that does not exist.
 var noSavepoint = regexp.MustCompile(`(?i)\berror 1305\b`)
@@ -53,7 +54,7 @@ func hasState(err error, codes ...string) bool {
 	return errors.As(err, &state) && slices.Contains(codes, state.SQLState())
 }
 
-// again reports whether it may help to repeat the creation of the tables after err.
+// again reports whether repeating the creation of the tables may help after err.
 func (d Dialect) again(err error) bool {
 	switch d {
 	case PostgreSQL:

@@ -39,7 +39,7 @@ func TestSQLX(t *testing.T) {
 	})
 }
 
-// On PostgreSQL, a transaction of bun must cause an error. bun inserts arguments into a statement at each "?", and the
+// On PostgreSQL, a transaction of bun must cause an error. bun inserts an argument into a statement at each "?". The
 // statements for PostgreSQL have other placeholders, so bun would drop the arguments.
 func TestBun(t *testing.T) {
 	d := postgreSQL(t)
@@ -48,13 +48,13 @@ func TestBun(t *testing.T) {
 	orm := bun.NewDB(db, pgdialect.New())
 	tx, err := orm.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	const dropped = "drops the arguments of PostgreSQL's statements: use what it embeds, such as tx.Tx"
+	const dropped = "drops the arguments of PostgreSQL's statements: use the value that it embeds, such as tx.Tx"
 	for _, tx := range []gapless.Tx{tx, &tx} {
-		require.ErrorContains(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(day))), dropped)
+		require.ErrorContains(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(day))), dropped)
 		require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", serial.At(day), 3), dropped)
-		require.ErrorContains(t, errOf(g.Last(t.Context(), tx, "IS", serial.At(day))), dropped)
+		require.ErrorContains(t, onlyErr(g.Last(t.Context(), tx, "IS", serial.At(day))), dropped)
 	}
-	require.ErrorContains(t, errOf(g.Last(t.Context(), orm, "IS", serial.At(day))), dropped)
+	require.ErrorContains(t, onlyErr(g.Last(t.Context(), orm, "IS", serial.At(day))), dropped)
 	requireSeq(t, 1)(g.NextOn(t.Context(), tx.Tx, "IS", serial.At(day)))
 	require.NoError(t, tx.Commit())
 	requireSeq(t, 1)(g.Last(t.Context(), orm.DB, "IS", serial.At(day)))
@@ -72,7 +72,7 @@ func TestPQ(t *testing.T) {
 	require.NoError(t, g.CreateTable(t.Context(), db))
 	commits(t, db, func(tx *sql.Tx) {
 		requireSeq(t, 1)(g.Next(t.Context(), tx, "IS"))
-		require.ErrorIs(t, errOf(g.NextN(t.Context(), tx, "IS", 9)), serial.ErrExhausted)
+		require.ErrorIs(t, onlyErr(g.NextN(t.Context(), tx, "IS", 9)), serial.ErrExhausted)
 		require.NoError(t, g.Raise(t.Context(), tx, "IS", serial.At(d.clock(t, db)), 5))
 		numbers, err := g.NextN(t.Context(), tx, "IS", 4)
 		require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestPQ(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		require.ErrorIs(t, errOf(g.Next(ctx, waiting, "IS")), context.DeadlineExceeded)
+		require.ErrorIs(t, onlyErr(g.Next(ctx, waiting, "IS")), context.DeadlineExceeded)
 	})
 }
 
@@ -114,7 +114,7 @@ func TestGORM(t *testing.T) {
 			_, ok := orm.Statement.ConnPool.(gapless.Tx)
 			require.False(t, ok)
 			day := october(24).AddDate(0, 0, i)
-			place := func(fails error) error {
+			store := func(fails error) error {
 				return orm.WithContext(t.Context()).Transaction(func(tx *gorm.DB) error {
 					n, err := g.NextOn(t.Context(), tx.Statement.ConnPool.(gapless.Tx), "IS", serial.At(day))
 					if err != nil {
@@ -126,9 +126,9 @@ func TestGORM(t *testing.T) {
 					return fails
 				})
 			}
-			require.ErrorIs(t, place(gorm.ErrInvalidData), gorm.ErrInvalidData)
-			require.NoError(t, place(nil))
-			require.NoError(t, place(nil))
+			require.ErrorIs(t, store(gorm.ErrInvalidData), gorm.ErrInvalidData)
+			require.NoError(t, store(nil))
+			require.NoError(t, store(nil))
 			var numbers []string
 			require.NoError(t, orm.Model(&Invoice{}).Order("number").Where("number LIKE ?", "IS"+day.Format("20060102")+"%").
 				Pluck("number", &numbers).Error)

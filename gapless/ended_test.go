@@ -24,20 +24,20 @@ func requireEnded(t *testing.T, db *sql.DB, g *gapless.Generator, tx *sql.Tx, wa
 			require.NotErrorIs(t, err, serial.ErrConflict)
 			require.ErrorContains(t, g.Raise(t.Context(), tx, typ, serial.At(day), 100), want)
 		}
-		require.ErrorContains(t, errOf(g.Next(t.Context(), tx, typ)), want)
+		require.ErrorContains(t, onlyErr(g.Next(t.Context(), tx, typ)), want)
 		require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, typ, serial.At(october(5))), want)
 		require.ErrorContains(t, g.ReopenPeriods(t.Context(), tx, typ, serial.At(october(1))), want)
 		requireResult(t, before)(g.Last(t.Context(), db, typ, serial.At(day)))
 	}
 	_ = tx.Rollback() // some drivers report that there is no transaction
-	require.Equal(t, 2, rows(t, db), "the row of IS and its gate")
+	require.Equal(t, 2, rows(t, db), "the rows of the period and of the series")
 	commits(t, db, func(tx *sql.Tx) {
 		requireSeq(t, 2)(g.NextOn(t.Context(), tx, "IS", serial.At(day)))
 	})
 }
 
-// The database ends a transaction without a request of the program, in every way in which each kind of database can do
-// so. The program continues to use the transaction. All calls must fail, and take nothing.
+// The database ends a transaction that the program has not ended, in every way in which each kind of database can do
+// so. The program continues to use the transaction. All calls must fail and take nothing.
 func TestDatabaseEndsTransaction(t *testing.T) {
 	const ended = "the database has ended the transaction"
 	text := func(query string) func(*testing.T, *sql.DB, *sql.Tx) {
@@ -96,7 +96,7 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 			execSQL(t, db, "CREATE TABLE documents (number varchar(100) NOT NULL PRIMARY KEY)")
 			execSQL(t, db, "INSERT INTO documents VALUES ('a'), ('b')")
 			commits(t, db, func(tx *sql.Tx) {
-				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
+				require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
 			})
 			tx := begin(t, db)
 			execSQL(t, tx, "INSERT INTO documents VALUES ('c')")
@@ -131,9 +131,9 @@ func TestSharedTx(t *testing.T) {
 	tx, refused, at := &shared{Tx: begin(t, db)}, 0, serial.At(october(24))
 	tx.meanwhile = func() {
 		for _, g := range []*gapless.Generator{g, other} {
-			require.ErrorContains(t, errOf(g.NextOn(t.Context(), tx, "IS", at)), "a Tx is for one goroutine at a time")
-			require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", at, 7), "a Tx is for one goroutine at a time")
-			require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "IS", at), "a Tx is for one goroutine at a time")
+			require.ErrorContains(t, onlyErr(g.NextOn(t.Context(), tx, "IS", at)), "only one goroutine at a time may use a Tx")
+			require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", at, 7), "only one goroutine at a time may use a Tx")
+			require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "IS", at), "only one goroutine at a time may use a Tx")
 			refused++
 		}
 	}

@@ -158,7 +158,7 @@ func ExampleWithChronology() {
 	})
 	// Output:
 	// INV-20261124-001
-	// gapless: out of order: INV on 2026-11-20: period 2026 has a number of 2026-11-24; want that date or a later one
+	// gapless: out of order: INV on 2026-11-20: period 2026 already has a number dated 2026-11-24; want that date or a later one
 	// INV-20261126-002
 	// INV-20261126-003
 }

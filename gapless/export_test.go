@@ -12,7 +12,7 @@ func (g *Generator) Misjudge(ahead time.Duration) {
 
 // Read returns the time of the database's clock from a column that a statement returned.
 func Read(column any) (time.Time, error) {
-	var r reading
+	var r clockTime
 	err := r.Scan(column)
 	return r.Time, err
 }
@@ -26,8 +26,8 @@ func Bind(d Dialect, statement string, a map[string]any) (text string, values []
 // later server would execute into comments. What g has stored about the kind of the server does not change.
 func (g *Generator) AsOn(comment string) {
 	for _, s := range []*statements{&g.sql, g.plain} {
-		for _, query := range []*string{&s.upsert.returning, &s.upsert.write, &s.upsert.read, &s.lockGate.write,
-			&s.lockGate.read, &s.server} {
+		for _, query := range []*string{&s.upsert.returning, &s.upsert.write, &s.upsert.read, &s.lockSeriesRow.write,
+			&s.lockSeriesRow.read, &s.server} {
 			*query = strings.ReplaceAll(*query, comment, "/*")
 		}
 	}

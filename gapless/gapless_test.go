@@ -37,14 +37,15 @@ func TestNew(t *testing.T) {
 			"gapless: the scheme is empty; want one from serial.NewScheme or Generator.Scheme"},
 		{gapless.MySQL, s, []gapless.Option{gapless.WithTable("a"), nil}, "gapless: option 2 of 2 is nil"},
 		{gapless.SQLite, s, []gapless.Option{gapless.WithTable("")},
-			`gapless: table "": want 1 to 56 ASCII letters, digits and _, no digit first`},
+			`gapless: table "": want 1 to 56 ASCII letters, digits and _, and no digit at the beginning`},
 	} {
 		g, err := gapless.New(r.dialect, r.scheme, r.opts...)
 		require.EqualError(t, err, r.want)
 		require.Nil(t, g)
 	}
 	for _, name := range []string{"a b", "1a", `a"b`, "a`b", "a;b", "a.b", "ä", "a\n", strings.Repeat("a", 57)} {
-		require.ErrorContains(t, errOf(gapless.New(gapless.PostgreSQL, s, gapless.WithTable(name))), "gapless: table ", name)
+		err := onlyErr(gapless.New(gapless.PostgreSQL, s, gapless.WithTable(name)))
+		require.ErrorContains(t, err, "gapless: table ", name)
 	}
 	for _, name := range []string{"a", "_1", "Order", "select", strings.Repeat("a", 56)} {
 		g, err := gapless.New(gapless.PostgreSQL, s, gapless.WithTable(name))
@@ -95,7 +96,7 @@ func TestNext(t *testing.T) {
 			takes(tx, "INV", 3, 4)
 			for _, typ := range []string{"INV", "NEW"} { // an existing row and a missing one
 				execSQL(t, tx, "SAVEPOINT s")
-				require.NoError(t, errOf(g.NextN(t.Context(), tx, typ, 2)))
+				require.NoError(t, onlyErr(g.NextN(t.Context(), tx, typ, 2)))
 				execSQL(t, tx, "ROLLBACK TO SAVEPOINT s")
 			}
 			takes(tx, "INV", 1, 7)
@@ -106,7 +107,8 @@ func TestNext(t *testing.T) {
 	})
 }
 
-// NextOn numbers each period separately, in every kind of scheme, and its numbers can be parsed.
+// NextOn must number each period separately, in every kind of scheme. Its numbers must parse to the date and the
+// sequence that were taken.
 func TestSchemes(t *testing.T) {
 	const varies = true // the printed date varies within a period
 	april := serial.WithYearStart(time.April, 1)
@@ -165,7 +167,7 @@ func TestSchemes(t *testing.T) {
 					require.Equal(t, s.varies, last.Date.IsZero())
 					require.Equal(t, !s.varies, last.String() == n.String(), last)
 				}
-				require.NoError(t, errOf(g.Next(t.Context(), tx, "IT")), "by the clock")
+				require.NoError(t, onlyErr(g.Next(t.Context(), tx, "IT")), "by the clock")
 			})
 		}
 	})
@@ -185,9 +187,9 @@ func TestRefused(t *testing.T) {
 		take := func(n int) func(*gapless.Generator, gapless.Tx, string) error {
 			return func(g *gapless.Generator, tx gapless.Tx, typ string) error {
 				if n == 1 {
-					return errOf(g.NextOn(t.Context(), tx, typ, at))
+					return onlyErr(g.NextOn(t.Context(), tx, typ, at))
 				}
-				return errOf(g.NextN(t.Context(), tx, typ, n))
+				return onlyErr(g.NextN(t.Context(), tx, typ, n))
 			}
 		}
 		raise := func(seq int64) func(*gapless.Generator, gapless.Tx, string) error {
@@ -197,10 +199,10 @@ func TestRefused(t *testing.T) {
 		}
 		commits(t, db, func(tx *sql.Tx) {
 			for _, typ := range []string{"", "I S", strings.Repeat("x", 65), "Ａ"} {
-				require.ErrorIs(t, errOf(g.Next(t.Context(), tx, typ)), serial.ErrInvalidType)
+				require.ErrorIs(t, onlyErr(g.Next(t.Context(), tx, typ)), serial.ErrInvalidType)
 				require.ErrorIs(t, take(2)(g, tx, typ), serial.ErrInvalidType)
 				require.ErrorIs(t, take(1)(g, tx, typ), serial.ErrInvalidType)
-				require.ErrorIs(t, errOf(g.Last(t.Context(), tx, typ, at)), serial.ErrInvalidType)
+				require.ErrorIs(t, onlyErr(g.Last(t.Context(), tx, typ, at)), serial.ErrInvalidType)
 				require.ErrorIs(t, raise(1)(g, tx, typ), serial.ErrInvalidType)
 			}
 			for _, n := range []int{-1, 0, 100_001} {
@@ -208,8 +210,8 @@ func TestRefused(t *testing.T) {
 			}
 			for _, year := range []int{1, 1969, 1999, 2100} { // years that yy cannot print
 				date := serial.On(year, time.March, 1)
-				require.Error(t, errOf(g.NextOn(t.Context(), tx, "IS", date)))
-				require.Error(t, errOf(g.Last(t.Context(), tx, "IS", date)))
+				require.Error(t, onlyErr(g.NextOn(t.Context(), tx, "IS", date)))
+				require.Error(t, onlyErr(g.Last(t.Context(), tx, "IS", date)))
 				require.Error(t, g.Raise(t.Context(), tx, "IS", date, 1))
 			}
 			for _, seq := range []int64{-1, 10} {
@@ -252,7 +254,7 @@ func TestRefused(t *testing.T) {
 				require.ErrorIs(t, r.do(r.g, tx, r.typ), r.want, "row %d", i)
 				requireSeq(t, r.last, "row %d", i)(g.Last(t.Context(), tx, r.typ, at))
 			}
-			require.ErrorIs(t, errOf(other.Last(t.Context(), tx, "IS", at)), serial.ErrConflict)
+			require.ErrorIs(t, onlyErr(other.Last(t.Context(), tx, "IS", at)), serial.ErrConflict)
 		})
 		for _, tx := range []gapless.Tx{nil, (*sql.Tx)(nil), (*sqlx.Tx)(nil)} {
 			require.EqualError(t, take(1)(g, tx, "IS"), "gapless: the transaction is nil")
@@ -262,8 +264,8 @@ func TestRefused(t *testing.T) {
 }
 
 // An instant whose date in the scheme's zone is not in 1970 to 9999 must fail at once, whatever was called before.
-// Nothing is sent to the database, so SQLite stands for all.
-func TestUndated(t *testing.T) {
+// Nothing is sent to the database, so the test uses only SQLite.
+func TestDateOutOfRange(t *testing.T) {
 	west := serial.WithLocation(time.FixedZone("", -8*3600))
 	newYear, far := time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 12, 0, 0, 0, time.UTC)
 	never := []serial.Option{serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}")}
@@ -284,10 +286,10 @@ func TestUndated(t *testing.T) {
 	} {
 		g := d.generator(t, db, append(r.opts, serial.WithKeyPrefix(fmt.Sprint("p", i)))...)
 		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(r.good))), i)
+			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(r.good))), i)
 			at := serial.At(r.wrong)
-			require.ErrorContains(t, errOf(g.NextOn(t.Context(), tx, "IS", at)), r.want, i)
-			require.ErrorContains(t, errOf(g.Last(t.Context(), tx, "IS", at)), r.want, i)
+			require.ErrorContains(t, onlyErr(g.NextOn(t.Context(), tx, "IS", at)), r.want, i)
+			require.ErrorContains(t, onlyErr(g.Last(t.Context(), tx, "IS", at)), r.want, i)
 			require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", at, 1), r.want, i)
 		})
 	}
@@ -304,7 +306,7 @@ func TestAutocommitOff(t *testing.T) {
 		var seen int64
 		require.NoError(t, pool.QueryRowContext(t.Context(), "SELECT count(*) FROM serial_gapless").Scan(&seen))
 		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
+			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
 		})
 		requireSeq(t, int64(i+1))(g.Last(t.Context(), q, "IS", serial.At(october(24))))
 	}
@@ -325,10 +327,10 @@ func TestAutocommitOffLeavesNothingOpen(t *testing.T) {
 	none := func(func(string, error) bool) {}
 	require.NoError(t, plain.CreateTable(t.Context(), d.open(t)))
 	for name, call := range map[string]func() error{
-		"ClosedUntil": func() error { return errOf(plain.ClosedUntil(t.Context(), pool, "IS")) },
-		"Last":        func() error { return errOf(plain.Last(t.Context(), pool, "IS", at)) },
-		"History":     func() error { return errOf(plain.History(t.Context(), pool, "IS", 2)) },
-		"Audit":       func() error { return errOf(plain.Audit(t.Context(), pool, "IS", at, none)) },
+		"ClosedUntil": func() error { return onlyErr(plain.ClosedUntil(t.Context(), pool, "IS")) },
+		"Last":        func() error { return onlyErr(plain.Last(t.Context(), pool, "IS", at)) },
+		"History":     func() error { return onlyErr(plain.History(t.Context(), pool, "IS", 2)) },
+		"Audit":       func() error { return onlyErr(plain.Audit(t.Context(), pool, "IS", at, none)) },
 	} {
 		require.NoError(t, call(), name)
 		require.NoError(t, beginAt(t, pool, sql.LevelReadCommitted).Rollback(), name)
@@ -339,11 +341,12 @@ func TestAutocommitOffLeavesNothingOpen(t *testing.T) {
 	}
 	execSQL(t, pool, "DROP TABLE serial_gapless_series")
 	execSQL(t, pool, "CREATE TABLE serial_gapless_series (series int)")
-	require.ErrorContains(t, plain.CreateTable(t.Context(), pool), "a table lacks a column")
+	require.ErrorContains(t, plain.CreateTable(t.Context(), pool), "an existing table lacks a column")
 	require.NoError(t, beginAt(t, pool, sql.LevelReadCommitted).Rollback())
 }
 
-// The documented type for the column of numbers distinguishes types that are equal in MariaDB's default collation.
+// The column type that the documentation recommends must distinguish types that are equal in MariaDB's default
+// collation.
 func TestCollation(t *testing.T) {
 	const column = "varchar(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL UNIQUE"
 	for _, path := range []string{"table.go", "../docs/gapless.md"} {
@@ -403,13 +406,12 @@ func TestCreateTable(t *testing.T) {
 		commits(t, db, func(tx *sql.Tx) {
 			requireSeq(t, 1)(g.Next(t.Context(), tx, "IS"))
 		})
-		for _, table := range []string{"misshapen", "gate_series"} {
+		for _, table := range []string{"misshapen", "wrong_series"} {
 			execSQL(t, db, "CREATE TABLE "+table+" (series int)")
 			g, err = gapless.New(d.dialect, scheme(t), gapless.WithTable(strings.TrimSuffix(table, "_series")))
 			require.NoError(t, err)
-			require.ErrorContains(t, g.CreateTable(t.Context(), db), "gapless: create the table: a table lacks a column of "+
-				"Schema; "+
-				"to continue the numbers of release 0.4.0, choose another table, as docs/migrating.md says")
+			require.ErrorContains(t, g.CreateTable(t.Context(), db), "gapless: create the table: an existing table lacks a "+
+				"column of Schema; if it contains the numbers of release 0.4.0, use another table and see docs/migrating.md")
 		}
 		unfit := map[gapless.Dialect][2]string{
 			gapless.PostgreSQL: {"CREATE TABLE", "CREATE UNLOGGED TABLE"},
@@ -418,11 +420,11 @@ func TestCreateTable(t *testing.T) {
 		if unfit[0] == "" {
 			return
 		}
-		for i, table := range []string{"unfit", "unfit_gate"} {
+		for i, table := range []string{"unfit", "unfit_too"} {
 			g, err = gapless.New(d.dialect, scheme(t), gapless.WithTable(table))
 			require.NoError(t, err)
 			execSQL(t, db, strings.Replace(g.Schema()[i], unfit[0], unfit[1], 1))
-			require.ErrorContains(t, g.CreateTable(t.Context(), db), ": numbers would not be kept as documents are")
+			require.ErrorContains(t, g.CreateTable(t.Context(), db), ", so numbers would not be stored as safely as documents")
 		}
 	})
 }
@@ -435,19 +437,19 @@ func TestMissingTable(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualError(t, g.CreateTable(t.Context(), nil), "gapless: create the table: the database is nil")
 		for _, q := range []gapless.Querier{nil, (*sql.Tx)(nil), (*sql.DB)(nil), (*sql.Conn)(nil), (*sqlx.DB)(nil)} {
-			require.EqualError(t, errOf(g.Last(t.Context(), q, "IS", at)), "gapless: the Querier is nil")
+			require.EqualError(t, onlyErr(g.Last(t.Context(), q, "IS", at)), "gapless: the Querier is nil")
 		}
 		none := func(func(string, error) bool) {}
 		for name, call := range map[string]func(tx gapless.Tx) error{
-			"Next":          func(tx gapless.Tx) error { return errOf(g.Next(t.Context(), tx, "IS")) },
-			"NextOn":        func(tx gapless.Tx) error { return errOf(g.NextOn(t.Context(), tx, "IS", at)) },
+			"Next":          func(tx gapless.Tx) error { return onlyErr(g.Next(t.Context(), tx, "IS")) },
+			"NextOn":        func(tx gapless.Tx) error { return onlyErr(g.NextOn(t.Context(), tx, "IS", at)) },
 			"Raise":         func(tx gapless.Tx) error { return g.Raise(t.Context(), tx, "IS", at, 3) },
 			"ClosePeriods":  func(tx gapless.Tx) error { return g.ClosePeriods(t.Context(), tx, "IS", at) },
 			"ReopenPeriods": func(tx gapless.Tx) error { return g.ReopenPeriods(t.Context(), tx, "IS", at) },
-			"ClosedUntil":   func(gapless.Tx) error { return errOf(g.ClosedUntil(t.Context(), db, "IS")) },
-			"Last":          func(gapless.Tx) error { return errOf(g.Last(t.Context(), db, "IS", at)) },
-			"History":       func(gapless.Tx) error { return errOf(g.History(t.Context(), db, "IS", 3)) },
-			"Audit":         func(gapless.Tx) error { return errOf(g.Audit(t.Context(), db, "IS", at, none)) },
+			"ClosedUntil":   func(gapless.Tx) error { return onlyErr(g.ClosedUntil(t.Context(), db, "IS")) },
+			"Last":          func(gapless.Tx) error { return onlyErr(g.Last(t.Context(), db, "IS", at)) },
+			"History":       func(gapless.Tx) error { return onlyErr(g.History(t.Context(), db, "IS", 3)) },
+			"Audit":         func(gapless.Tx) error { return onlyErr(g.Audit(t.Context(), db, "IS", at, none)) },
 		} {
 			tx := beginAt(t, db, d.readCommitted())
 			require.ErrorContains(t, call(tx), "a table of Schema does not exist: call CreateTable", name)
@@ -461,7 +463,7 @@ func TestCreateMissingTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
 		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
+			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
 		})
 		execSQL(t, db, "DROP TABLE serial_gapless_series")
 		weeks := d.generator(t, db, perWeek()...)
@@ -472,8 +474,8 @@ func TestCreateMissingTable(t *testing.T) {
 	})
 }
 
-// The clock of the program's host makes no difference. Next must create a row only in the right period: if a
-// transaction took a number elsewhere and reverted that, it would keep the lock of the row.
+// The clock of the program's host must make no difference. Next must create a row only in the right period: if a
+// transaction took a number in another one and reverted this, it would keep the lock of that row.
 func TestClock(t *testing.T) {
 	const day = 24 * time.Hour
 	each(t, func(t *testing.T, d *database) {
@@ -497,7 +499,7 @@ func TestClock(t *testing.T) {
 			race.Bubble(t, func(t *testing.T) { // the host's clock shows the year 2000
 				db, g := d.start(t, opts...)
 				tx := begin(t, db)
-				require.NoError(t, errOf(g.Next(t.Context(), tx, "IS")))
+				require.NoError(t, onlyErr(g.Next(t.Context(), tx, "IS")))
 				require.NoError(t, tx.Commit())
 				require.NoError(t, db.Close())
 			})
@@ -513,10 +515,10 @@ func TestClock(t *testing.T) {
 			// The time that a transaction has read is stored even if the transaction is rolled back.
 			g.Misjudge(500 * day)
 			tx := begin(t, db)
-			require.NoError(t, errOf(g.Next(t.Context(), tx, "OT")))
+			require.NoError(t, onlyErr(g.Next(t.Context(), tx, "OT")))
 			require.NoError(t, tx.Rollback())
 			count = rows(t, db)
-			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.Next(t.Context(), tx, "OT"))) })
+			commits(t, db, func(tx *sql.Tx) { require.NoError(t, onlyErr(g.Next(t.Context(), tx, "OT"))) })
 			count += 2
 			require.Equal(t, count, rows(t, db))
 		}
@@ -554,7 +556,7 @@ func TestSearchPath(t *testing.T) {
 	for _, db := range []*sql.DB{db, later} {
 		require.NoError(t, g.CreateTable(t.Context(), later))
 		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
+			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
 		})
 	}
 	requireSeq(t, 2)(g.Last(t.Context(), db, "IS", serial.At(october(24))))
@@ -571,7 +573,7 @@ func TestSerializable(t *testing.T) {
 		for i, typ := range []string{"A", "Z"} {
 			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
 			require.NoError(t, err)
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, serial.At(day))))
+			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, typ, serial.At(day))))
 			both[i] = tx
 		}
 		require.NoError(t, both[0].Commit())
@@ -594,7 +596,7 @@ func TestJulianDay(t *testing.T) {
 	}
 }
 
-// Settings of a connection make no difference.
+// Settings of a connection must make no difference.
 func TestSettings(t *testing.T) {
 	check := func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -611,21 +613,21 @@ func TestSettings(t *testing.T) {
 		d.closes(t, db, g, october(2))
 		d.closes(t, db, g, october(3))
 		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(3)))))
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(4)))))
-			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(2)))), gapless.ErrPeriodClosed)
+			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(3)))))
+			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(4)))))
+			require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(2)))), gapless.ErrPeriodClosed)
 		})
 		d.closes(t, db, g, october(5)) // closes several rows at once
 		tx := beginAt(t, db, d.readCommitted())
 		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(3))))
-		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(3)))))
+		require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(3)))))
 		require.NoError(t, tx.Commit())
 		requireResult(t, october(3))(g.ClosedUntil(t.Context(), db, "IS"))
 		requireSeq(t, 2)(g.Last(t.Context(), db, "IS", serial.At(october(3))))
 		latest, err := g.History(t.Context(), db, "IS", 9)
 		require.NoError(t, err)
 		require.Len(t, latest, 3)
-		require.NoError(t, errOf(g.NextOn(t.Context(), begin(t, db), "é", serial.At(october(24)))))
+		require.NoError(t, onlyErr(g.NextOn(t.Context(), begin(t, db), "é", serial.At(october(24)))))
 	}
 	for _, dsn := range []string{
 		"default_query_exec_mode=simple_protocol", "default_query_exec_mode=exec", "default_query_exec_mode=describe_exec",
@@ -655,7 +657,7 @@ func TestSnapshot(t *testing.T) {
 	db, g := d.start(t)
 	day := october(24)
 	tx := begin(t, db)
-	require.NoError(t, errOf(g.Last(t.Context(), tx, "IS", serial.At(day))))
+	require.NoError(t, onlyErr(g.Last(t.Context(), tx, "IS", serial.At(day))))
 	for range 2 { // the second time, the row does not change
 		commits(t, db, func(tx *sql.Tx) { require.NoError(t, g.Raise(t.Context(), tx, "IS", serial.At(day), 5)) })
 	}
@@ -663,7 +665,7 @@ func TestSnapshot(t *testing.T) {
 	requireSeq(t, 6)(g.NextOn(t.Context(), tx, "IS", serial.At(day)))
 }
 
-// Next does not change the LAST_INSERT_ID of the caller.
+// Next must not change the caller's LAST_INSERT_ID.
 func TestLastInsertID(t *testing.T) {
 	d := mariaDB(t)
 	db, g := d.start(t)
@@ -671,10 +673,10 @@ func TestLastInsertID(t *testing.T) {
 	for range 2 {
 		commits(t, db, func(tx *sql.Tx) {
 			var before, after int64
-			require.NoError(t, errOf(tx.ExecContext(t.Context(), "INSERT INTO documents VALUES ()")))
+			require.NoError(t, onlyErr(tx.ExecContext(t.Context(), "INSERT INTO documents VALUES ()")))
 			require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT LAST_INSERT_ID()").Scan(&before))
 			require.GreaterOrEqual(t, before, int64(4711))
-			require.NoError(t, errOf(g.Next(t.Context(), tx, "IS")))
+			require.NoError(t, onlyErr(g.Next(t.Context(), tx, "IS")))
 			require.NoError(t, g.Raise(t.Context(), tx, "IS", serial.At(october(24)), 7))
 			require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT LAST_INSERT_ID()").Scan(&after))
 			require.Equal(t, before, after)

@@ -189,7 +189,7 @@ func TestDateColumns(t *testing.T) {
 				on, err := dateOf(t.Context(), tx, "SELECT CAST(day AS char) FROM documents")
 				require.NoError(t, err)
 				require.Equal(t, serial.OnDateOf(day), on)
-				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "INV", on)))
+				require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "INV", on)))
 				if d.dialect == gapless.MySQL && want == "2018-11-04" {
 					require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT day FROM documents").Scan(&day))
 					require.Equal(t, "2018-11-03", serial.OnDateOf(day).String())
@@ -212,9 +212,9 @@ func TestBoundaryDates(t *testing.T) {
 			"2021-11-01 (2021-11-01T07:00:00Z)")
 		require.NoError(t, g.ClosePeriods(t.Context(), tx, "INV", serial.On(2021, time.October, 1)))
 		september := serial.On(2021, time.September, 30)
-		require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "INV", september)), gapless.ErrPeriodClosed)
+		require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, "INV", september)), gapless.ErrPeriodClosed)
 		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "INV", serial.On(2021, time.September, 1)))
-		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "INV", september)))
+		require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "INV", september)))
 	})
 }
 
@@ -224,16 +224,16 @@ func TestDatesWithoutTimes(t *testing.T) {
 	db, g := d.start(t, serial.WithTemplate("{type}{date:yyMMddHH}{seq}"))
 	date, before := serial.On(2021, time.October, 24), serial.On(1999, time.October, 24)
 	commits(t, db, func(tx *sql.Tx) {
-		require.ErrorContains(t, errOf(g.NextOn(t.Context(), tx, "IS", date)), "want an instant, from At")
+		require.ErrorContains(t, onlyErr(g.NextOn(t.Context(), tx, "IS", date)), "want an instant, from At")
 		require.NoError(t, g.Raise(t.Context(), tx, "IS", date, 5))
 		requireSeq(t, 5)(g.Last(t.Context(), tx, "IS", date))
 		require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", before, 5), "cannot be printed as yy")
 	})
 }
 
-// A column also contains numbers of other series. An audit with the query of docs/audit.md ignores them. A CHAR column
-// pads numbers with spaces on PostgreSQL, which have to be trimmed.
-func TestColumnOfOtherSeries(t *testing.T) {
+// A column also contains numbers of other series. An audit with the query of docs/audit.md must ignore them. On
+// PostgreSQL, a CHAR column pads numbers with spaces, which the query has to remove.
+func TestAuditColumnWithOtherSeries(t *testing.T) {
 	text, err := os.ReadFile("../docs/audit.md")
 	require.NoError(t, err)
 	const query = "SELECT number FROM invoices WHERE number LIKE 'INV%'"

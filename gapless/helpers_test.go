@@ -22,8 +22,8 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// errOf returns the error of a call and drops its result.
-func errOf[T any](_ T, err error) error { return err }
+// onlyErr returns the error of a call and drops its result.
+func onlyErr[T any](_ T, err error) error { return err }
 
 // requireResult returns a function that takes the results of a call, and requires that the call has succeeded with
 // want.
@@ -52,8 +52,8 @@ type database struct {
 	comment string // text that MariaDB must read as the beginning of a comment, see Generator.AsOn
 }
 
-// each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN set the servers, and the usual ports are
-// the default. If a server is missing, the test is skipped. With SERIAL_REQUIRE_SQL=1, it fails.
+// each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN set the servers. By default, the tests
+// use servers on the usual ports. If a server is missing, the test is skipped or, with SERIAL_REQUIRE_SQL=1, fails.
 func each(t *testing.T, test func(t *testing.T, d *database)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgreSQL(t)) })
 	t.Run("MySQL", func(t *testing.T) { test(t, mariaDB(t)) })
@@ -145,7 +145,7 @@ func execSQL(t testing.TB, db interface {
 	ExecContext(context.Context, string, ...any) (sql.Result, error)
 }, query string, args ...any) {
 	t.Helper()
-	require.NoError(t, errOf(db.ExecContext(t.Context(), query, args...)), query)
+	require.NoError(t, onlyErr(db.ExecContext(t.Context(), query, args...)), query)
 }
 
 // with returns a copy of d with an additional parameter in its DSN.
@@ -283,7 +283,7 @@ func (d *database) clock(t testing.TB, db *sql.DB) time.Time {
 	return time.UnixMicro(micros)
 }
 
-// noon returns a time zone in which the database's clock shows noon, so that no day ends during a test.
+// noon returns a time zone in which it is noon by the database's clock, so that no day ends during a test.
 func (d *database) noon(t testing.TB, db *sql.DB) *time.Location {
 	t.Helper()
 	return time.FixedZone("noon", (12-d.clock(t, db).UTC().Hour())*3600)

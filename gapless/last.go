@@ -9,18 +9,21 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// Last returns the last number of a type in the period that contains at. Seq is 0 if none was taken. Last takes no
-// number and waits for no other transaction, except in a MySQL transaction at SERIALIZABLE. In a transaction, it sees
-// the numbers taken in that transaction and otherwise the snapshot. In a pool, it sees what has been committed. On
-// MySQL, it begins a separate transaction for this purpose, because a connection with autocommit=0 may have an old
-// snapshot. A [*sql.Conn] with autocommit=0 is in a transaction. If the template prints more of the date than the
-// period, the printed date is unknown. Date is then zero, and String returns "".
+// Last returns the last number of a type in the period that contains at. Its Seq is 0 if no number was taken. If the
+// template prints more of the date than the period, the printed date of the number is unknown. Date is then zero, and
+// String returns "".
+//
+// Last takes no number, and waits for no other transaction unless q is a MySQL transaction at SERIALIZABLE. If q is a
+// transaction, Last returns what is visible in it: the numbers that it has taken, and otherwise its snapshot. A
+// [*sql.Conn] with autocommit=0 is in a transaction, too. If q is a pool, Last returns what has been committed. On
+// MySQL, it begins a separate transaction for this purpose, because a connection of the pool with autocommit=0 may have
+// an old snapshot.
 //
 // Last returns the following errors:
 //
 //   - [serial.ErrInvalidType]
-//   - [serial.ErrConflict], if the numbers of the type have a different period or year start, or if the numbers of this
-//     period were taken by a scheme that prints sequences differently
+//   - [serial.ErrConflict], if the numbers of the type have a different period length or year start, or if the numbers
+//     of this period were taken by a scheme that prints sequences differently
 //   - an error if the date is not in 1970 to 9999, or if the template can print no date of its period
 //   - an error if q is nil or, on PostgreSQL, a type of bun
 //   - an error of the driver, for example because the table does not exist
@@ -29,7 +32,7 @@ func (g *Generator) Last(ctx context.Context, q Querier, typ string, at serial.W
 	if err != nil {
 		return serial.Number{}, fmt.Errorf("gapless: %w", err)
 	}
-	s, err := g.periodOf(typ, at)
+	s, err := g.findPeriod(typ, at)
 	if err != nil {
 		return serial.Number{}, err
 	}
@@ -45,7 +48,7 @@ func (g *Generator) Last(ctx context.Context, q Querier, typ string, at serial.W
 		return serial.Number{}, g.failed(ctx, what, err)
 	}
 	if !calendar.Valid { // the series' row was deleted
-		calendar.String, _, calendar.Valid = strings.Cut(other.String, markJoint)
+		calendar.String, _, calendar.Valid = strings.Cut(other.String, markSeparator)
 	}
 	if calendar.Valid && calendar.String != g.calendar {
 		return serial.Number{}, g.conflict(typ, s.label, calendar.String)
@@ -56,8 +59,8 @@ func (g *Generator) Last(ctx context.Context, q Querier, typ string, at serial.W
 	return s.lastNumber(typ, seq.Int64), nil
 }
 
-// lastNumber returns the number of a type with the sequence seq in the period of s. Its Date is zero if the template
-// prints more of the date than the period.
+// lastNumber returns the number of a type with sequence seq in the period of s. Its Date is zero if the template prints
+// more of the date than the period.
 func (s *span) lastNumber(typ string, seq int64) serial.Number {
 	number := s.number
 	number.Type, number.Seq = strings.Clone(typ), seq

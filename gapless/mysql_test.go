@@ -49,8 +49,8 @@ func TestKindsOfServers(t *testing.T) {
 			tx := begin(t, db)
 			requireSeq(t, 6)(g.NextOn(t.Context(), tx, "IS", day))
 			requireSeq(t, 7)(g.NextOn(t.Context(), tx, "IS", day))
-			require.NoError(t, errOf(tx.ExecContext(t.Context(), "ROLLBACK")))
-			require.ErrorContains(t, errOf(g.NextOn(t.Context(), tx, "IS", day)), "the database has ended the transaction")
+			require.NoError(t, onlyErr(tx.ExecContext(t.Context(), "ROLLBACK")))
+			require.ErrorContains(t, onlyErr(g.NextOn(t.Context(), tx, "IS", day)), "the database has ended the transaction")
 			requireSeq(t, 5)(g.Last(t.Context(), db, "IS", day))
 		})
 	}

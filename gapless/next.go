@@ -11,65 +11,67 @@ import (
 )
 
 // Next takes the next number of a type in the current period of the database's clock, for the document that tx stores.
-// If transactions that have taken numbers of this type and period have not ended yet, Next waits for them. Afterwards,
-// other callers that want such a number wait until tx ends.
+// If other transactions have taken numbers of this type and period and have not ended yet, Next waits for them.
+// Afterwards, other callers that need such a number wait until tx ends.
 //
 // After the following errors, nothing was taken and tx can continue:
 //
 //   - [serial.ErrInvalidType]
 //   - [serial.ErrExhausted], if the period has no more numbers, or if the database's clock is past the last day of
 //     [serial.WithUntil]
-//   - [ErrPeriodClosed], if the period is closed; the current period can be closed only if the database's clock was set
-//     back
+//   - [ErrPeriodClosed], if the period is closed; this can happen only if the database's clock was set back
 //   - [ErrOutOfOrder], if g has [WithChronology] and a number of the period has a later date
-//   - [serial.ErrConflict], if the numbers of the type have a different period or year start, or if the numbers of this
-//     period were taken by a scheme that prints sequences differently
+//   - [serial.ErrConflict], if the numbers of the type have a different period length or year start, or if the numbers
+//     of this period were taken by a scheme that prints sequences differently
 //   - an error if the date is not in 1970 to 9999, or if the template cannot print it
 //   - an error if tx is nil, if [Tx] does not allow it, or if another call is taking a number in it
 //
 // Next also returns an error if the database has ended the transaction, or if 20 periods (with WithChronology, 20 days)
-// have ended one after another while it waited for other transactions. In both cases nothing was taken: roll back and
-// repeat the transaction. Every other error wraps the driver's error, and also matches the error of ctx if ctx has
-// ended. You must then roll tx back, because a number may have been taken, and it would become a gap.
+// have ended one after another while it waited for other transactions. In both cases nothing was taken. Roll tx back,
+// and repeat the transaction.
+//
+// Every other error wraps the driver's error. If ctx has ended, it also matches the error of ctx. You must then roll tx
+// back, because a number may have been taken, and it would become a gap.
 func (g *Generator) Next(ctx context.Context, tx Tx, typ string) (serial.Number, error) {
 	return single(g.next(ctx, tx, typ, nil, 1))
 }
 
-// NextN takes n consecutive numbers (1 to 100,000) as [Generator.Next] takes one. It takes either all of them or none.
-// It returns the errors of Next, and [serial.ErrInvalidRequest] if n is out of range. After [serial.ErrExhausted], a
-// call with a smaller n may succeed.
+// NextN takes n consecutive numbers (1 to 100,000), as [Generator.Next] takes a single one. It takes either all of them
+// or none. It returns the errors of Next, and [serial.ErrInvalidRequest] if n is out of range. After
+// [serial.ErrExhausted], a call with a smaller n may succeed.
 func (g *Generator) NextN(ctx context.Context, tx Tx, typ string, n int) ([]serial.Number, error) {
 	return g.next(ctx, tx, typ, nil, n)
 }
 
 // NextOn takes the next number of the period that contains date, regardless of the database's clock. Use it for
 // documents with an earlier or later date. Pass the date of the document with [serial.On] or [serial.OnDateOf], or with
-// [serial.At] if the template prints the time of day. The number prints the date by the scheme's time zone and day
-// start.
+// [serial.At] if the template prints the time of day. The printed date is the business date of date, by the scheme's
+// time zone and day start.
 //
-// NextOn returns the errors of [Generator.Next], for example [ErrPeriodClosed] if [Generator.ClosePeriods] has closed
-// the period. It also returns an error if date is in no period, or if no number can be printed for it (see
-// [serial.When]). Nothing was taken then, and tx can continue. The last day of [serial.WithUntil] limits the date, not
-// the clock.
+// NextOn returns the errors of [Generator.Next]. In particular, the error is [ErrPeriodClosed] if
+// [Generator.ClosePeriods] has closed the period. NextOn also returns an error if date is in no period, or if no number
+// can be printed for it (see [serial.When]). Nothing was taken then, and tx can continue. The last day of
+// [serial.WithUntil] applies to date, not to the clock.
 func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date serial.When) (serial.Number, error) {
 	return single(g.next(ctx, tx, typ, &date, 1))
 }
 
 // Raise ensures that the next number of a type in the period that contains at has a sequence of at least seq+1, if tx
-// is committed. It never lowers a counter. Use it once to continue a series of another system, where seq is the last
-// sequence used there. Also use it if a document already has the next number because a user typed it; seq is then the
-// sequence of that number. Other callers that want a number of this type and period wait until tx ends.
+// is committed. It never lowers a counter. It has two uses. To continue a series of another system, call Raise once
+// with the last sequence that was used there. If a document already has the next number because a user typed it, call
+// Raise with the sequence of that number. Other callers that need a number of this type and period wait until tx ends.
 //
-// Raise returns an error if seq is not 0 to the last sequence of [serial.Scheme.Limits], and [serial.ErrExhausted] if
-// at is after the last day of [serial.WithUntil]. After these errors, nothing was raised and tx can continue. It also
-// returns the errors of [Generator.Next], with two exceptions: it never returns [ErrOutOfOrder], and it does not fail
-// because the period has no more numbers. In a closed period, Raise returns [ErrPeriodClosed] for every seq.
+// Raise returns an error if seq is less than 0 or above the last sequence of [serial.Scheme.Limits], and
+// [serial.ErrExhausted] if at is after the last day of [serial.WithUntil]. After these errors, nothing was raised and
+// tx can continue. It also returns the errors of [Generator.Next], with two exceptions: it never returns
+// [ErrOutOfOrder], and it does not fail because the period has no more numbers. In a closed period, Raise returns
+// [ErrPeriodClosed] for every seq.
 func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at serial.When, seq int64) error {
 	series, err := g.scheme.Series(typ)
 	if err != nil {
 		return fmt.Errorf("gapless: %w", err)
 	}
-	s, err := g.periodOf(typ, at)
+	s, err := g.findPeriod(typ, at)
 	if err != nil {
 		return err
 	}
@@ -85,7 +87,6 @@ func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at serial.When
 	}
 	defer leave()
 	s.date = 0
-	// If take takes no numbers, it raises the counter to seq.
 	c, err := g.take(ctx, tx, typ, series, s, seq, 0)
 	if err == nil && c.mark != g.mark {
 		if err = g.undo(ctx, tx, series, s); err == nil {
@@ -104,8 +105,8 @@ func (g *Generator) checkUntil(typ string, at serial.When) error {
 	if !ok {
 		return nil
 	}
-	if date := g.scheme.BusinessDate(at); date.String() > last.String() { // the form 2026-08-01
-		return fmt.Errorf("gapless: %w: the last day for numbers of %s is %v, and the date is %v; a later WithUntil takes "+
+	if date := g.scheme.BusinessDate(at); date.String() > last.String() { // both have the form 2026-08-01
+		return fmt.Errorf("gapless: %w: the last day for numbers of %s is %v, but the date is %v; a later WithUntil takes "+
 			"effect at once", serial.ErrExhausted, typ, last, date)
 	}
 	return nil
@@ -126,8 +127,8 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *serial.Wh
 	if err != nil {
 		return nil, fmt.Errorf("gapless: %w", err)
 	}
-	if n < 1 || n > most {
-		return nil, fmt.Errorf("gapless: %w: %d numbers at once: want 1 to %d", serial.ErrInvalidRequest, n, most)
+	if n < 1 || n > maxCount {
+		return nil, fmt.Errorf("gapless: %w: %d numbers at once: want 1 to %d", serial.ErrInvalidRequest, n, maxCount)
 	}
 	if date != nil {
 		if err := g.checkUntil(typ, *date); err != nil {
@@ -140,31 +141,31 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *serial.Wh
 	}
 	defer leave()
 	what := "next number of " + typ
-	s, err := g.begin(ctx, tx, typ, date, what)
+	s, err := g.findSpan(ctx, tx, typ, date, what)
 	if err != nil {
 		return nil, err
 	}
-	for range patience {
+	for range maxTries {
 		numbers, current, err := g.takeIn(ctx, tx, typ, series, what, s, date == nil, n)
 		if err != nil || current.like(s) {
 			return numbers, err
 		}
 		s = current
 	}
-	return nil, fmt.Errorf("gapless: %s: %d periods ended, one after another, while the transaction waited for others: "+
-		"repeat it",
-		what, patience)
+	return nil, fmt.Errorf("gapless: %s: %d periods have ended one after another while the call waited for other "+
+		"transactions; roll back and repeat the transaction", what, maxTries)
 }
 
 // takeIn takes n numbers in the period of s and returns s as current. But if byClock is true and the database's clock
-// is in another period, takeIn takes none, and returns the span of that period as current.
+// is in another period, takeIn takes none, and returns the span of that period as current. After an error, nothing was
+// taken, unless the error comes from the database.
 func (g *Generator) takeIn(ctx context.Context, tx Tx, typ, series, what string, s *span, byClock bool, n int) (
 	numbers []serial.Number, current *span, err error,
 ) {
 	first, last := g.scheme.Limits()
 	c, err := g.take(ctx, tx, typ, series, s, first-1, int64(n))
 	if byClock && errors.Is(err, ErrPeriodClosed) {
-		// The period has ended during the call, or the clock was set back to a period that is closed.
+		// Either the period has ended during the call and was then closed, or the clock was set back to a closed period.
 		now, failure := g.query(ctx, tx, g.sql.ask, nil)
 		if failure != nil {
 			return nil, s, g.failed(ctx, what, failure)
@@ -181,9 +182,9 @@ func (g *Generator) takeIn(ctx context.Context, tx Tx, typ, series, what string,
 		return nil, s, g.failed(ctx, what, err)
 	}
 	current = s
-	if byClock && !g.holds(s, c.now) {
-		// The time at which the number was taken is known only now. If it is in the period of s, the number is valid
-		// even if the date to be printed has changed.
+	if byClock && !g.contains(s, c.now) {
+		// The time at which the number was taken is known only now. If it is still in the period of s, the number is valid,
+		// but it may have to be printed with another date.
 		current, err = g.spanAt(typ, c.now)
 	}
 	if err == nil && current.like(s) {
@@ -197,8 +198,8 @@ func (g *Generator) takeIn(ctx context.Context, tx Tx, typ, series, what string,
 		case c.dated.Int64 > s.date:
 			err = outOfOrder(typ, s, c.dated.Int64)
 		case c.last > last:
-			err = fmt.Errorf("gapless: %w: %d more after sequence %d of %s in period %s: want %d to %d",
-				serial.ErrExhausted, n, cmp.Or(c.previous, first-1), typ, s.label, first, last)
+			err = fmt.Errorf("gapless: %w: %s in period %s has the sequences %d to %d, so %d more cannot follow after %d",
+				serial.ErrExhausted, typ, s.label, first, last, n, cmp.Or(c.previous, first-1))
 		default:
 			return batch(current.number, typ, c.last, n), current, nil
 		}
@@ -209,17 +210,18 @@ func (g *Generator) takeIn(ctx context.Context, tx Tx, typ, series, what string,
 	return nil, current, err
 }
 
-// readAgain reads the clock again, now that the lock is held, if the period of s or the last day may have ended while
-// the statement waited for the lock.
+// readAgain reads the clock again, now that the transaction has the lock. It does this only if the period of s, or the
+// last day of the scheme, may have ended while the statement was waiting for the lock.
 func (g *Generator) readAgain(ctx context.Context, tx Tx, typ string, s *span, c *counter) (err error) {
 	latest := c.now.Add(c.waited)
-	if c.waited > 0 && !(g.holds(s, c.now) && g.holds(s, latest) && g.checkUntil(typ, serial.At(latest)) == nil) {
+	if c.waited > 0 && !(g.contains(s, c.now) && g.contains(s, latest) && g.checkUntil(typ, serial.At(latest)) == nil) {
 		c.now, err = g.query(ctx, tx, g.sql.ask, nil)
 	}
 	return err
 }
 
-// batch returns n copies of number with the given type and consecutive sequences, the last of which is last.
+// batch returns n numbers with consecutive sequences, the last of which is last. They have the given type, and the date
+// of number.
 func batch(number serial.Number, typ string, last int64, n int) []serial.Number {
 	number.Type = strings.Clone(typ)
 	numbers := make([]serial.Number, n)
@@ -230,16 +232,16 @@ func batch(number serial.Number, typ string, last int64, n int) []serial.Number 
 	return numbers
 }
 
-// conflict returns the error if a row has the mark of a different scheme. The error names the settings that differ.
+// conflict returns the error for a row whose mark differs from g's. The message contains the settings that differ.
 func (g *Generator) conflict(typ, label, mark string) error {
-	if calendar, _, _ := strings.Cut(mark, markJoint); calendar != g.calendar {
-		return fmt.Errorf("gapless: %w: %s is counted by %s, but this scheme counts by %s; a series keeps its period and "+
-			"year start, which the template sets if it prints FFFF, FF, EEEE, EE, S or Q: to count in another way, use "+
-			"another type, or another key prefix together with another literal in the template",
+	if calendar, _, _ := strings.Cut(mark, markSeparator); calendar != g.calendar {
+		return fmt.Errorf("gapless: %w: %s is counted by %s, but this scheme counts by %s; a series keeps its period length "+
+			"and its year start, which also belongs to the scheme if the template prints FFFF, FF, EEEE, EE, S or Q; to "+
+			"count in another way, use another type, or another key prefix together with another literal in the template",
 			serial.ErrConflict, typ, calendar, g.calendar)
 	}
-	return fmt.Errorf("gapless: %w: numbers of %s in period %s were taken by a scheme that differs in the order of "+
-		"fields, the alphabet, the check digit or the key, and could print the same; use that scheme until the period "+
-		"ends, or another type",
+	return fmt.Errorf("gapless: %w: numbers of %s in period %s were taken by a scheme with a different field order, "+
+		"alphabet, check digit or key, so this scheme could print a number that already exists; use the other scheme until "+
+		"the period has ended, or use another type",
 		serial.ErrConflict, typ, label)
 }

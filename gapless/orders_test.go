@@ -145,7 +145,7 @@ func (d *database) tryOrders(t *testing.T, s scenario, table string, level sql.I
 			last: map[string]int64{}, dated: map[string]int{}, closed: map[string]int{}}
 		for _, script := range append([]string{s.before + " commit"}, s.transactions...) {
 			x := newTransaction(script, level, generator(fmt.Sprint("o", tried)))
-			if !s.snapshot && slices.ContainsFunc(x.steps, moves) {
+			if !s.snapshot && slices.ContainsFunc(x.steps, closesOrReopens) {
 				x.level = d.readCommitted()
 			}
 			o.transactions = append(o.transactions, x)
@@ -202,21 +202,21 @@ type transaction struct {
 	level sql.IsolationLevel
 	g     *gapless.Generator
 
-	conn    *sql.Conn // nil before the first step
-	tx      *sql.Tx
-	id      int64         // ID of its connection
-	begun   int           // number of transactions that were committed before it began
-	step    string        // step that was begun last
-	running chan error    // receives the result of the step; nil unless the step is running
-	behind  *transaction  // transaction whose closing was already waiting when the step began
-	number  serial.Number // number that the step has taken
-	seen    int64         // number of documents that the step has seen
-	failed  bool
-	ended   bool
-	own     changes
-	saved   changes         // changes before the savepoint
-	touched map[string]bool // rows that the transaction may have locked
-	gate    bool            // whether the transaction may have locked the series' row
+	conn      *sql.Conn // nil before the first step
+	tx        *sql.Tx
+	id        int64         // ID of its connection
+	begun     int           // number of transactions that were committed before it began
+	step      string        // step that was begun last
+	running   chan error    // receives the result of the step; nil unless the step is running
+	behind    *transaction  // transaction whose closing was already waiting when the step began
+	number    serial.Number // number that the step has taken
+	seen      int64         // number of documents that the step has seen
+	failed    bool
+	ended     bool
+	pending   changes
+	saved     changes         // changes before the savepoint
+	touched   map[string]bool // rows that the transaction may have locked
+	seriesRow bool            // whether the transaction may have locked the series' row
 }
 
 // changes are the uncommitted changes of a transaction.
@@ -243,23 +243,23 @@ func newTransaction(script string, level sql.IsolationLevel, g *gapless.Generato
 	steps := strings.Fields(rest)
 	end := len(steps) - 1
 	x := &transaction{typ: typ, steps: steps[:end], any: steps[end] == "any", level: level, g: g,
-		own: changes{taken: map[string]int64{}, closed: -1}, touched: map[string]bool{}}
+		pending: changes{taken: map[string]int64{}, closed: -1}, touched: map[string]bool{}}
 	return x
 }
 
-// moves reports whether a step closes or reopens periods.
-func moves(step string) bool {
+// closesOrReopens reports whether a step closes or reopens periods.
+func closesOrReopens(step string) bool {
 	return strings.HasPrefix(step, "close") || strings.HasPrefix(step, "reopen")
 }
 
 const today = 99 // represents the current day, which has not ended
 
-// dayOf returns the day whose number a step takes: today for Next, and 0 if the step takes no number.
-func dayOf(step string) int {
+// takenDay returns the day of which a step takes a number: today for Next, and 0 if the step takes no number.
+func takenDay(step string) int {
 	if step == "next" {
 		return today
 	}
-	if moves(step) {
+	if closesOrReopens(step) {
 		return 0
 	}
 	return argument(step)
@@ -290,7 +290,7 @@ func (o *order) try(choose func(choices, steps int) int) {
 			continue
 		}
 		x := *first
-		x.typ, x.own, x.touched = typ, first.own.clone(), map[string]bool{}
+		x.typ, x.pending, x.touched = typ, first.pending.clone(), map[string]bool{}
 		o.transactions = append(o.transactions, &x)
 		for range x.steps {
 			o.do(&x, "step")
@@ -346,7 +346,7 @@ func (o *order) try(choose func(choices, steps int) int) {
 	for key, want := range o.last {
 		typ, _, _ := strings.Cut(key, " ")
 		at := serial.OnDateOf(october(9))
-		if day := dayOf(strings.Replace(key, typ+" ", "on", 1)); day == today {
+		if day := takenDay(strings.Replace(key, typ+" ", "on", 1)); day == today {
 			at = serial.At(time.Now())
 		} else if day > 0 {
 			at = serial.OnDateOf(october(day))
@@ -387,11 +387,11 @@ func (o *order) do(x *transaction, what string) {
 			o.begin(x)
 		}
 		for _, y := range o.transactions {
-			if y != x && y.running != nil && moves(y.step) && y.typ == x.typ && !x.gate {
+			if y != x && y.running != nil && closesOrReopens(y.step) && y.typ == x.typ && !x.seriesRow {
 				x.behind = y
 			}
 		}
-		if dayOf(x.step) == 0 && !moves(x.step) { // the step does not wait, and it may release locks
+		if takenDay(x.step) == 0 && !closesOrReopens(x.step) { // the step does not wait, and it may release locks
 			o.finish(x, o.take(ctx, x))
 			break
 		}
@@ -455,14 +455,14 @@ func (o *order) lose(x *transaction) error {
 
 func (o *order) commit(x *transaction) {
 	o.commits++
-	for key, n := range x.own.taken {
+	for key, n := range x.pending.taken {
 		o.last[key] += n
 	}
-	if x.own.dated > 0 {
-		o.dated[x.typ] = x.own.dated
+	if x.pending.dated > 0 {
+		o.dated[x.typ] = x.pending.dated
 	}
-	if x.own.closed >= 0 {
-		o.closed[x.typ] = x.own.closed
+	if x.pending.closed >= 0 {
+		o.closed[x.typ] = x.pending.closed
 	}
 }
 
@@ -472,7 +472,7 @@ func (o *order) take(ctx context.Context, x *transaction) (err error) {
 		return x.tx.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE run = %d AND number LIKE '%s%%' AND %s",
 			o.table, o.run, x.typ, before)).Scan(&x.seen)
 	}
-	day := dayOf(x.step)
+	day := takenDay(x.step)
 	date := serial.OnDateOf(october(argument(x.step)))
 	switch kind := strings.TrimRight(x.step, "0123456789"); kind {
 	case "next":
@@ -544,22 +544,22 @@ func (o *order) settle() {
 
 // mayWait reports whether another transaction holds what the step of x needs.
 func (o *order) mayWait(x *transaction) bool {
-	day := dayOf(x.step)
+	day := takenDay(x.step)
 	key := o.key(x.typ, day)
 	return !o.scenario.independent && slices.ContainsFunc(o.transactions, func(y *transaction) bool {
 		if y == x || y.conn == nil || y.ended || y.typ != x.typ {
 			return false
 		}
-		closing := moves(y.step) || y.own.closed >= 0
-		if moves(x.step) {
-			return closing || y.gate || len(y.touched) > 0
+		closing := closesOrReopens(y.step) || y.pending.closed >= 0
+		if closesOrReopens(x.step) {
+			return closing || y.seriesRow || len(y.touched) > 0
 		}
-		return y.touched[key] || closing || y.gate && o.lastOf(x.typ) == 0
+		return y.touched[key] || closing || y.seriesRow && o.committedCount(x.typ) == 0
 	})
 }
 
-// lastOf returns how many numbers of a type have been committed.
-func (o *order) lastOf(typ string) (n int64) {
+// committedCount returns how many numbers of a type have been committed.
+func (o *order) committedCount(typ string) (n int64) {
 	for key, last := range o.last {
 		if strings.HasPrefix(key, typ+" ") {
 			n += last
@@ -571,14 +571,14 @@ func (o *order) lastOf(typ string) (n int64) {
 // finish checks the result of a step of x, and stores what the step has changed.
 func (o *order) finish(x *transaction, err error) {
 	o.t.Helper()
-	o.require(x.behind == nil || x.behind.running == nil || dayOf(x.step) == today || strings.HasPrefix(x.step, "late"),
+	o.require(x.behind == nil || x.behind.running == nil || takenDay(x.step) == today || strings.HasPrefix(x.step, "late"),
 		"%s passes a closing that waits", x.step)
 	x.behind = nil
-	day := dayOf(x.step)
+	day := takenDay(x.step)
 	key := o.key(x.typ, day)
 	closed := o.closed[x.typ]
-	if x.own.closed >= 0 {
-		closed = x.own.closed
+	if x.pending.closed >= 0 {
+		closed = x.pending.closed
 	}
 	others := func(has func(y *transaction) bool) bool {
 		return slices.ContainsFunc(o.transactions, func(y *transaction) bool {
@@ -587,28 +587,28 @@ func (o *order) finish(x *transaction, err error) {
 	}
 	switch {
 	case err != nil && o.mayFail(x, err):
-		x.failed, x.own = true, changes{closed: -1}
+		x.failed, x.pending = true, changes{closed: -1}
 		return
 	case x.step == "look" || x.step == "save" || x.step == "back":
 		o.require(err == nil, "%v", err)
 		if x.step == "save" {
-			x.saved = x.own.clone()
+			x.saved = x.pending.clone()
 		} else if x.step == "back" {
-			x.own = x.saved.clone()
+			x.pending = x.saved.clone()
 		}
 		return
-	case moves(x.step):
+	case closesOrReopens(x.step):
 		o.finishClosing(x, err, closed, others)
 		return
 	}
-	x.touched[key], x.gate = true, true
-	o.require(!others(func(y *transaction) bool { return y.own.taken[key] > 0 }),
+	x.touched[key], x.seriesRow = true, true
+	o.require(!others(func(y *transaction) bool { return y.pending.taken[key] > 0 }),
 		"another transaction has %s, too: %v", key, err)
 	o.require(day == today || !others(func(y *transaction) bool {
-		return y.own.closed >= 0 && max(y.own.closed, o.closed[x.typ]) > day
+		return y.pending.closed >= 0 && max(y.pending.closed, o.closed[x.typ]) > day
 	}), "another transaction is closing or reopening %s", key)
-	last := o.last[key] + x.own.taken[key]
-	dated := max(o.dated[x.typ], x.own.dated)
+	last := o.last[key] + x.pending.taken[key]
+	dated := max(o.dated[x.typ], x.pending.dated)
 	if o.scenario.chronology {
 		closed = min(closed, 32) / 32 * today // either the whole month is closed or nothing
 	}
@@ -623,9 +623,9 @@ func (o *order) finish(x *transaction, err error) {
 		o.require(err == nil, "%v", err)
 		o.require(x.number.Seq == last+1, "%s takes %v; want %d", x.step, x.number, last+1)
 		o.require(x.level > sql.LevelReadCommitted || x.seen == last, "%v sees %d documents", x.number, x.seen)
-		x.own.taken[key]++
+		x.pending.taken[key]++
 		if o.scenario.chronology {
-			x.own.dated = day
+			x.pending.dated = day
 		}
 	}
 }
@@ -643,17 +643,18 @@ func (o *order) finishClosing(x *transaction, err error, closed int, others func
 		return // nothing was changed, and the transaction continues
 	}
 	o.require(err == nil, "%v", err)
-	x.gate = true
-	o.require(!others(func(y *transaction) bool { return y.own.closed >= 0 }), "another transaction is closing, too")
+	x.seriesRow = true
+	o.require(!others(func(y *transaction) bool { return y.pending.closed >= 0 }), "another transaction is closing, too")
 	for day := 1; day < end; day++ {
 		key := o.key(x.typ, day)
-		o.require(!others(func(y *transaction) bool { return y.own.taken[key] > 0 }), "another transaction still has %s", key)
+		taken := func(y *transaction) bool { return y.pending.taken[key] > 0 }
+		o.require(!others(taken), "another transaction still has %s", key)
 		if !o.scenario.chronology || day == 1 {
-			wantSeen += o.last[key] + x.own.taken[key]
+			wantSeen += o.last[key] + x.pending.taken[key]
 		}
 	}
 	if want != closed {
-		x.own.closed = want
+		x.pending.closed = want
 	}
 	if strings.HasPrefix(x.step, "close") {
 		o.require(x.seen == wantSeen, "the closing transaction sees %d documents of %d", x.seen, wantSeen)

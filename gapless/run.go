@@ -21,7 +21,7 @@ func (g *Generator) scan(ctx context.Context, q Querier, statement string, a arg
 // query does what scan does, for a statement whose last column is the time of the database's clock. It returns that
 // time and stores it in g.
 func (g *Generator) query(ctx context.Context, tx Tx, statement string, a arguments, dest ...any) (time.Time, error) {
-	var now reading
+	var now clockTime
 	err := g.scan(ctx, tx, statement, a, append(dest, &now)...)
 	if err == nil {
 		g.remember(now.Time, 0)
@@ -29,16 +29,16 @@ func (g *Generator) query(ctx context.Context, tx Tx, statement string, a argume
 	return now.Time, err
 }
 
-// queryWaiting does what query does, for a statement that reads the clock when it begins and then waits for a lock. The
-// statement got the lock at most waited after the time that queryWaiting returns.
+// queryWaiting does what query does, for a statement that reads the clock when it begins, and then waits for a lock.
+// waited is the maximum time from the returned time until the statement got the lock.
 func (g *Generator) queryWaiting(ctx context.Context, tx Tx, statement string, a arguments, dest ...any) (
 	_ time.Time, waited time.Duration, err error,
 ) {
-	var now reading
+	var now clockTime
 	start := time.Now()
 	err = g.scan(ctx, tx, statement, a, append(dest, &now)...)
 	// The monotonic clock stops while this host is suspended, so the wall clock is used as well. The additional second
-	// allows for clocks that drift or are set.
+	// covers a clock that drifts or is set during the call.
 	waited = max(since(start), since(start.Round(0))) + time.Second
 	if err == nil {
 		g.remember(now.Time, waited)

@@ -12,7 +12,7 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// Types that share a counter have one row, so they are audited, raised and closed together.
+// Types share a counter. They have one row, so they must be audited, raised and closed together.
 func TestSharedCounter(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t, serial.WithSharedCounter(), serial.WithPeriod(serial.PerYear),
@@ -39,7 +39,7 @@ func TestSharedCounter(t *testing.T) {
 		require.NoError(t, g.Raise(t.Context(), tx, "AV", on, 30))
 		requireSeq(t, 31)(g.NextOn(t.Context(), tx, "FA", on))
 		require.NoError(t, g.ClosePeriods(t.Context(), tx, "CN", serial.On(2022, time.January, 1)))
-		require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "FA", on)), gapless.ErrPeriodClosed)
+		require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, "FA", on)), gapless.ErrPeriodClosed)
 
 		// Without this option, a template must contain the type.
 		untyped := d.generator(t, db, serial.WithSharedCounter(), serial.WithPeriod(serial.PerYear),
@@ -47,7 +47,7 @@ func TestSharedCounter(t *testing.T) {
 		n, err := untyped.NextOn(t.Context(), tx, "", on)
 		require.NoError(t, err)
 		require.Equal(t, "1/2021", n.String())
-		require.ErrorIs(t, errOf(untyped.NextOn(t.Context(), tx, "FA", on)), serial.ErrInvalidType)
+		require.ErrorIs(t, onlyErr(untyped.NextOn(t.Context(), tx, "FA", on)), serial.ErrInvalidType)
 		require.ErrorContains(t, untyped.Raise(t.Context(), tx, "", on, -1), "Raise of untyped:* to -1")
 	})
 }

@@ -10,38 +10,38 @@ import (
 
 // A span is the part of a period in which the same date is printed.
 type span struct {
-	number   serial.Number // number with that date; its type and sequence have no meaning
+	number   serial.Number // any number with that date; its type and sequence are not used
 	label    string        // label of the period
-	from, to int64         // beginning and end of the span, in Unix seconds
+	from, to int64         // beginning and end (exclusive) of the span, in Unix seconds
 	end      int64         // end of the period, in Unix seconds
 	whole    bool          // whether the span is the whole period
-	date     int64         // business date for the number with WithChronology, otherwise 0
+	date     int64         // business date of the number, or 0 if it is not checked
 }
 
-// holds reports whether t is in s and has the business date of s.
-func (g *Generator) holds(s *span, t time.Time) bool {
-	return s.from <= t.Unix() && t.Unix() < s.to && s.date == g.dateOf(serial.At(t))
+// contains reports whether t is in s. With WithChronology, t must also have the business date of s.
+func (g *Generator) contains(s *span, t time.Time) bool {
+	return s.from <= t.Unix() && t.Unix() < s.to && s.date == g.businessDate(serial.At(t))
 }
 
-// like reports whether a number that was taken for s is also valid for o, because the row and the business date are the
-// same.
+// like reports whether a number that was taken for s may be used for o, because the period and the business date are
+// the same.
 func (s *span) like(o *span) bool { return s.label == o.label && s.date == o.date }
 
-// Instants from dated to datedEnd have a date in 1970 to 9999 in every time zone.
+// dated and datedEnd are Unix times. In every time zone, all instants between them have a date in 1970 to 9999.
 const (
 	dated    = 4 * 24 * 3600
 	datedEnd = 253_402_300_800 - 4*24*3600
 )
 
-// begin returns the span that contains date or, if date is nil, the current time of the database's clock.
-func (g *Generator) begin(ctx context.Context, tx Tx, typ string, date *serial.When, what string) (*span, error) {
+// findSpan returns the span that contains date or, if date is nil, the current time of the database's clock.
+func (g *Generator) findSpan(ctx context.Context, tx Tx, typ string, date *serial.When, what string) (*span, error) {
 	if date != nil {
 		return g.newSpan(typ, *date)
 	}
 	if c := g.clock.Load(); c != nil {
 		if s, err := g.spanAt(typ, c.now()); err == nil {
 			return s, nil
-		} // the clock was wrong when it was read, so read it again
+		} // no number can be printed for this time, so the clock may have been wrong: read it again
 	}
 	now, err := g.query(ctx, tx, g.sql.ask, nil)
 	if err != nil {
@@ -50,10 +50,11 @@ func (g *Generator) begin(ctx context.Context, tx Tx, typ string, date *serial.W
 	return g.spanAt(typ, now)
 }
 
-// spanAt returns a span that contains at, or an error if no number of typ can be printed for at. The span begins no
-// earlier than dated and ends no later than datedEnd, unless at is outside these limits.
+// spanAt returns the span that contains at, from the cache if possible. It returns an error if no number of typ can be
+// printed for at. The span begins no earlier than dated and ends no later than datedEnd, unless at is outside these
+// limits.
 func (g *Generator) spanAt(typ string, at time.Time) (*span, error) {
-	if s := g.span.Load(); s != nil && g.holds(s, at) {
+	if s := g.span.Load(); s != nil && g.contains(s, at) {
 		return s, nil
 	}
 	s, err := g.newSpan(typ, serial.At(at))
@@ -75,12 +76,12 @@ func (g *Generator) newSpan(typ string, at serial.When) (*span, error) {
 	}
 	label, start, end := g.scheme.Period(at)
 	return &span{number: number, label: label, from: max(from.Unix(), dated), to: min(to.Unix(), datedEnd),
-		end: end.Unix(), whole: from.Equal(start) && to.Equal(end), date: g.dateOf(at)}, nil
+		end: end.Unix(), whole: from.Equal(start) && to.Equal(end), date: g.businessDate(at)}, nil
 }
 
-// periodOf returns the span of the period that contains at. It is for callers that print no number, so it fails in
-// fewer cases than newSpan: only if at is in no period, or if no date of its period can be printed.
-func (g *Generator) periodOf(typ string, at serial.When) (*span, error) {
+// findPeriod returns the span of the whole period that contains at. It is for callers that print no number, so it fails
+// in fewer cases than newSpan does: only if at is in no period, or if no date of its period can be printed.
+func (g *Generator) findPeriod(typ string, at serial.When) (*span, error) {
 	nothing := func(func(string, error) bool) {}
 	if _, err := g.scheme.Audit(typ, at, 0, nothing); err != nil { // Audit makes the same checks
 		return nil, fmt.Errorf("gapless: %w", err)
@@ -89,7 +90,7 @@ func (g *Generator) periodOf(typ string, at serial.When) (*span, error) {
 }
 
 // period returns the span of the whole period that contains at. If all numbers of the period print the same date, the
-// span has this date. It is the date of the first instant of the period that is not before dated, because earlier
+// span has this date. It is computed from the first instant of the period that is not before dated, because earlier
 // instants may have no date in 1970 to 9999.
 func (g *Generator) period(typ string, at serial.When) *span {
 	label, start, end := g.scheme.Period(at)
@@ -107,7 +108,7 @@ func (g *Generator) labelBefore(end int64) string {
 	return label
 }
 
-// local returns the end of a period, given in Unix seconds, in the scheme's time zone.
+// local returns the end of a period, which is given in Unix seconds, as a time in the scheme's time zone.
 func (g *Generator) local(end int64) time.Time {
 	_, _, zoned := g.scheme.Period(serial.At(time.Unix(end-1, 0)))
 	return time.Unix(end, 0).In(zoned.Location())

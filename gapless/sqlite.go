@@ -25,9 +25,9 @@ var sqlite = statements{
 			ON CONFLICT (series, period) DO UPDATE
 			SET mark = CASE c.last WHEN 0 THEN {mark} ELSE c.mark END, previous = c.last,[
 				dated_before = c.dated, dated = {dated},]
-				last = max(c.last + {n}, CASE c.last WHEN 0 THEN {first} ELSE {least} END)
+				last = max(c.last + {n}, CASE c.last WHEN 0 THEN {first} ELSE {minimum} END)
 			RETURNING last, previous, mark, closed[, dated_before], {now}`},
-	lockGate: upsert{read: `INSERT INTO {gates} AS g (series, calendar) VALUES ({series}, {calendar})
+	lockSeriesRow: upsert{read: `INSERT INTO {series_table} AS g (series, calendar) VALUES ({series}, {calendar})
 			ON CONFLICT (series) DO UPDATE SET calendar = g.calendar RETURNING calendar, closed, {now}`},
-	mark: mark,
+	setClosed: setClosed,
 }

@@ -7,138 +7,143 @@ import (
 	"strings"
 )
 
-// statements contains the statements of one dialect. In their texts, {table} stands for the quoted name of the table of
-// periods, and {gates} for that of the table of series. {this} stands for the quoted name of either table, and {name}
-// for its name without quotation marks. {now} stands for the time of the clock. {text} and {/text} enclose bytes that
-// are read as text. Other names in braces are arguments:
+// statements contains the statements of one dialect. Names in braces are replaced. Some of them stand for parts of a
+// statement:
 //
-//	series, period   key of a row
-//	mark             calendar and print mark of the scheme
-//	calendar         calendar of the scheme
-//	n, first, least  increment of last; new value of last if the row has no numbers yet; minimum of last otherwise
-//	checked          1 if a savepoint has shown that there is a transaction, otherwise 0
-//	key, required    hash of the series; 1 if its lock is also required at SERIALIZABLE, otherwise 0
-//	lower, upper     bounds of the labels: greater than lower, and at most upper
-//	end              end of the last closed period in Unix seconds, or NULL if none is closed
-//	labels           labels of rows
-//	limit            maximum number of rows
-//	before           upper bound of the labels, exclusive
-//	dated            business date
+//	{table}          quoted name of the table of periods
+//	{series_table}   quoted name of the table of series
+//	{this}, {name}   name of either table, quoted and unquoted
+//	{now}            expression for the current time of the database's clock
+//	{text}, {/text}  SQL before and after an expression whose bytes are to be read as text
 //
-// Parts in brackets are only for generators with WithChronology.
+// The other names stand for arguments:
+//
+//	series, period     key of a row
+//	mark               calendar and print mark of the scheme
+//	calendar           calendar of the scheme
+//	n, first, minimum  increment of last; new value of last if the row has no numbers yet; minimum of last otherwise
+//	checked            1 if a savepoint has shown that there is a transaction, otherwise 0
+//	key, required      hash of the series; 1 if its lock is also required at SERIALIZABLE, otherwise 0
+//	lower, upper       bounds of the labels: greater than lower, and at most upper
+//	end                end of the last closed period in Unix seconds, or NULL if none is closed
+//	labels             labels of rows
+//	limit              maximum number of rows
+//	before             upper bound of the labels, exclusive
+//	dated              business date
+//
+// A part in brackets is used only with WithChronology.
 type statements struct {
 	create [2]string // statements that create the two tables
 	probe  [2]string // queries that return no row, and fail if the table lacks a column
-	exists string    // query whether the table exists in any schema; empty if create checks this itself
-	flaw   string    // query for the reason why the table is unfit, or "-"; empty if a table is always fit
-	tables [2]table  // the above for each table, set by forTable
+	exists string    // query for whether the table exists in any schema; empty if create checks this itself
+	flaw   string    // query for the reason why the table is unsuitable, or "-"; empty if tables are always suitable
+	tables [2]table  // the statements above with the name of each table, set by forTable
 
 	columns [2]column // additional columns for WithChronology; empty without it
 	quote   string    // quotation mark around an identifier
-	text    [2]string // SQL before and after bytes that are read as text; empty if drivers convert them
-	now     string
+	text    [2]string // replacements of {text} and {/text}; empty if drivers convert bytes to strings
+	now     string    // replacement of {now}
 
 	// update adds n to a row that has the mark and is not closed. This is the usual case, and update costs less than
-	// upsert. It returns last and now, or no row if upsert is needed. It is empty for MySQL. There, every transaction
-	// that updates a missing row locks the gap, and then no transaction can insert the row.
+	// upsert. It returns last and now. If it returns no row, upsert is needed. It is empty for MySQL, where an UPDATE of a
+	// missing row locks the gap. If several transactions did this, none of them could insert the row.
 	update string
 
-	// upsert adds n to a row or inserts it, and returns last, previous, mark, closed and now. It sets the mark if no
-	// number was taken from the row yet. With WithChronology, update and upsert also return dated_before, in front of
-	// now.
+	// upsert adds n to a row or inserts it, and returns last, previous, mark, closed and now. If no number was taken from
+	// the row yet, it sets the mark. With WithChronology, update and upsert also return dated_before, in front of now.
 	upsert upsert
 
-	// gate returns calendar and closed from the series' row. It locks nothing.
-	gate string
+	// seriesRow returns calendar and closed from the series' row. It locks nothing.
+	seriesRow string
 
-	// find does what gate does, for callers that take numbers. On PostgreSQL, it also locks the row in share mode. On
-	// MySQL, share locks the row, after find has shown that it exists, because a locking read of a missing row would
-	// lock the gap. share is empty for the other dialects.
+	// find does what seriesRow does, for callers that take numbers. On PostgreSQL, it also locks the row in share mode. On
+	// MySQL, share locks the row after find has shown that it exists, because a locking read of a missing row would lock
+	// the gap. share is empty for the other dialects.
 	find, share string
 
-	// newGate inserts the series' row. If another transaction is inserting it, newGate waits for that transaction and
-	// does not change its row, so a caller can then lock the row in share mode without blocking other callers. It is
-	// empty except for PostgreSQL.
-	newGate string
+	// newSeriesRow inserts the series' row. If another transaction is inserting it, newSeriesRow waits for that
+	// transaction, and then leaves the row unchanged. So the caller can lock the row in share mode, without blocking other
+	// callers. It is empty except for PostgreSQL.
+	newSeriesRow string
 
-	// lockGate inserts the series' row if it does not exist, locks it exclusively, and returns calendar, closed and
+	// lockSeriesRow inserts the series' row if it does not exist, locks it exclusively, and returns calendar, closed and
 	// now.
-	lockGate upsert
+	lockSeriesRow upsert
 
 	// other returns the mark of a period other than the given one in which numbers were taken.
 	other string
 
-	// lock acquires the advisory lock of the series until the transaction ends. lockShared acquires it in shared mode,
-	// and returns whether find may be used. If the lock is not to be acquired, lockShared returns no row. Both are
-	// empty except for PostgreSQL, where a transaction that locks a row in share mode can overtake a transaction that
-	// waits to lock it exclusively.
+	// lock acquires the advisory lock of the series until the transaction ends. lockShared acquires it in shared mode, and
+	// returns whether find may be used. At SERIALIZABLE, lockShared acquires it only if required is 1, and otherwise
+	// returns no row. Both are empty except for PostgreSQL. There they are needed because a transaction that locks a row
+	// in share mode can overtake a transaction that is waiting to lock it exclusively.
 	lock, lockShared string
 
 	setEnd string // sets closed in the series' row
 
-	// mark sets closed in the rows to be closed or reopened. It is empty for MySQL, where the following statements do
+	// setClosed sets closed in the rows to be closed or reopened. It is empty for MySQL, where the following statements do
 	// this.
-	mark string
+	setClosed string
 
-	// lockRows waits for the rows to be closed or reopened, locks them by their keys, and returns how many they are.
-	// seen returns their number, the sum of their sequences and their last label in the transaction's snapshot. present
-	// returns the same from the current state of the table, for at most limit rows, and skips rows that other
-	// transactions have locked. greatest returns the last label of all these rows. list returns their first labels, and
-	// markRows sets closed in the rows with these labels.
-	lockRows, seen, present, greatest, list, markRows string
+	// lockRows waits for the rows to be closed or reopened, locks them by their keys, and returns how many there are. seen
+	// returns their number, the sum of their sequences and their largest label in the transaction's snapshot. present
+	// returns the same from the current state of the table, for at most limit rows. It skips rows that other transactions
+	// have locked. largest returns the largest label of all these rows. list returns their smallest labels, separated by
+	// commas, and setClosedRows sets closed in the rows with these labels.
+	lockRows, seen, present, largest, list, setClosedRows string
 
 	// history returns period, mark and last of the periods before a label in which numbers were taken, newest first.
 	history string
 
-	// last returns the calendar from the series' row, the result of other, and mark and last from the period's row. A
-	// value is NULL if its row does not exist.
+	// last returns four values: the calendar from the series' row, the result of other, and mark and last from the
+	// period's row. A value is NULL if its row does not exist.
 	last string
 
 	undo   string // reverts update or upsert in a row
 	server string // returns the kind of the server; empty except for MySQL
 	ask    string // returns now
-	level  string // returns the isolation level (only on PostgreSQL) and now
+	level  string // returns the isolation level (on other databases than PostgreSQL "-") and now
 }
 
-// A column has the statements for a column of the table of periods: probe returns no row, and fails if the column is
-// missing, and add adds the column.
+// A column contains the statements for a column of the table of periods. probe returns no row, and fails if the column
+// is missing. add adds the column.
 type column struct{ probe, add string }
 
-// A table has the statements of the same names for one of the two tables.
+// A table contains the statements of the same names for one of the two tables.
 type table struct{ create, probe, exists, flaw string }
 
-// An upsert writes a row and returns it. On most dialects, read does both. On MySQL, write writes the row and read
-// returns it, with the kind of the server in front of now. If checked is 0, they have an effect only in a transaction
-// on MariaDB, because MySQL cannot show whether there is a transaction.
+// An upsert writes a row and returns it. On most dialects, read does both. On MySQL, write writes the row, and read
+// returns it with the kind of the server in front of now. MySQL cannot show whether there is a transaction. So if the
+// argument checked is 0, write and read have an effect only in a transaction on MariaDB.
 //
 // On MariaDB 10.5 and later, returning does both in one statement. It reads the clock before it waits for the row's
 // lock. Outside a transaction, and on other servers, it has no effect and returns no row.
 type upsert struct{ returning, write, read string }
 
 const (
-	// After the wait for the row's lock, the statement uses the current row.
+	// If the statement waits for the row's lock, it afterwards uses the current row.
 	update = "UPDATE {table} SET previous = last, last = last + {n}[, dated_before = dated, dated = {dated}] " +
 		"WHERE series = {series} AND period = {period} AND mark = {mark} AND closed IS NULL " +
-		"AND last > 0 AND last >= {least} RETURNING last[, dated_before], {now}"
-	undo  = "UPDATE {table} SET last = previous[, dated = dated_before] WHERE series = {series} AND period = {period}"
-	gates = "FROM {gates} WHERE series = {series}"
-	other = "SELECT {text}mark{/text} FROM {table} WHERE series = {series} AND period <> {period} AND last > 0 " +
+		"AND last > 0 AND last >= {minimum} RETURNING last[, dated_before], {now}"
+	undo       = "UPDATE {table} SET last = previous[, dated = dated_before] WHERE series = {series} AND period = {period}"
+	fromSeries = "FROM {series_table} WHERE series = {series}"
+	other      = "SELECT {text}mark{/text} FROM {table} WHERE series = {series} AND period <> {period} AND last > 0 " +
 		"ORDER BY period LIMIT 1"
-	last = "SELECT (SELECT {text}calendar{/text} " + gates + "), (" + other + "), " +
+	last = "SELECT (SELECT {text}calendar{/text} " + fromSeries + "), (" + other + "), " +
 		"(SELECT {text}mark{/text} FROM {table} WHERE series = {series} AND period = {period}), " +
 		"(SELECT last FROM {table} WHERE series = {series} AND period = {period})"
-	// Labels of one calendar sort in the order of their periods. The condition omits rows without numbers, because the
-	// caller that takes the first number of a row checks the series' row.
+	// Labels of one calendar sort in the order of their periods. Rows without numbers are left out, because a caller that
+	// takes the first number of a row checks the series' row.
 	changing = "series = {series} AND period > {lower} AND period <= {upper} " +
 		"AND (closed IS NULL) = ({end} IS NOT NULL) AND (last > 0 OR closed IS NOT NULL)"
-	mark    = "UPDATE {table} SET closed = {end} WHERE " + changing
-	setEnd  = "UPDATE {gates} SET closed = {end} WHERE series = {series}"
-	history = "SELECT {text}period{/text}, {text}mark{/text}, last FROM {table} " +
+	setClosed = "UPDATE {table} SET closed = {end} WHERE " + changing
+	setEnd    = "UPDATE {series_table} SET closed = {end} WHERE series = {series}"
+	history   = "SELECT {text}period{/text}, {text}mark{/text}, last FROM {table} " +
 		"WHERE series = {series} AND period < {before} AND last > 0 ORDER BY period DESC LIMIT {limit}"
 )
 
-// The columns contain dates as integers such as 20261124. They compare as the dates do, and no driver converts them to
-// a time.Time or shifts them to another zone, as drivers do with the type DATE.
+// The columns contain dates as integers such as 20261124, which sort in the order of the dates. With the type DATE,
+// some drivers would convert a date to a time.Time, or shift it to another time zone.
 var dateColumns = [2]column{
 	{"SELECT dated FROM {table} WHERE 1 = 0", "ALTER TABLE {table} ADD COLUMN dated integer"},
 	{"SELECT dated_before FROM {table} WHERE 1 = 0", "ALTER TABLE {table} ADD COLUMN dated_before integer"},
@@ -149,7 +154,7 @@ var optional = regexp.MustCompile(`(?s)\[(.*?)\]`)
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,55}$`)
 
-// forTable returns the statements of d for a table of periods with the given name and for its table of series. They
+// forTable returns the statements of d for a table of periods with the given name, and for its table of series. They
 // store dates only if chronology is true.
 func (d Dialect) forTable(name string, chronology bool) (s statements, err error) {
 	s, ok := dialects[d]
@@ -157,17 +162,18 @@ func (d Dialect) forTable(name string, chronology bool) (s statements, err error
 		return s, fmt.Errorf("gapless: there is no dialect %d; want PostgreSQL, MySQL or SQLite", int(d))
 	}
 	if !identifier.MatchString(name) {
-		return s, fmt.Errorf("gapless: table %.80q: want 1 to 56 ASCII letters, digits and _, no digit first", name)
+		return s, fmt.Errorf("gapless: table %.80q: want 1 to 56 ASCII letters, digits and _, and no digit at the beginning",
+			name)
 	}
 	s.probe = [2]string{
 		"SELECT series, period, mark, previous, last, closed[, dated, dated_before] FROM {this} WHERE 1 = 0",
 		"SELECT series, calendar, closed FROM {this} WHERE 1 = 0",
 	}
-	s.gate = "SELECT {text}calendar{/text}, closed " + gates
-	s.find = cmp.Or(s.find, s.gate)
+	s.seriesRow = "SELECT {text}calendar{/text}, closed " + fromSeries
+	s.find = cmp.Or(s.find, s.seriesRow)
 	s.undo, s.other, s.history, s.last, s.ask = undo, other, history, last, "SELECT {now}"
 	s.setEnd = cmp.Or(s.setEnd, setEnd)
-	s.level = cmp.Or(s.level, "SELECT '-', {now}") // not '', which MariaDB may treat as NULL
+	s.level = cmp.Or(s.level, "SELECT '-', {now}") // not '', which MariaDB can treat as NULL
 	part := ""
 	if chronology {
 		part, s.columns = "$1", dateColumns
@@ -179,12 +185,13 @@ func (d Dialect) forTable(name string, chronology bool) (s statements, err error
 		create, probe := optional.ReplaceAllString(s.create[i], part), optional.ReplaceAllString(s.probe[i], part)
 		s.tables[i] = table{replace(create), replace(probe), replace(s.exists), replace(s.flaw)}
 	}
-	replace := strings.NewReplacer("{table}", quoted(names[0]), "{gates}", quoted(names[1]), "{now}", s.now,
+	replace := strings.NewReplacer("{table}", quoted(names[0]), "{series_table}", quoted(names[1]), "{now}", s.now,
 		"{text}", s.text[0], "{/text}", s.text[1])
-	for _, statement := range []*string{&s.update, &s.upsert.returning, &s.upsert.write, &s.upsert.read, &s.gate, &s.find,
-		&s.share, &s.newGate, &s.lockGate.write, &s.lockGate.read, &s.other, &s.lock, &s.lockShared, &s.setEnd, &s.mark,
-		&s.lockRows, &s.seen, &s.present, &s.greatest, &s.list, &s.markRows, &s.history, &s.last, &s.undo, &s.ask, &s.level,
-		&s.columns[0].probe, &s.columns[0].add, &s.columns[1].probe, &s.columns[1].add} {
+	for _, statement := range []*string{&s.update, &s.upsert.returning, &s.upsert.write, &s.upsert.read, &s.seriesRow,
+		&s.find, &s.share, &s.newSeriesRow, &s.lockSeriesRow.write, &s.lockSeriesRow.read, &s.other, &s.lock, &s.lockShared,
+		&s.setEnd, &s.setClosed, &s.lockRows, &s.seen, &s.present, &s.largest, &s.list, &s.setClosedRows, &s.history,
+		&s.last, &s.undo, &s.ask, &s.level, &s.columns[0].probe, &s.columns[0].add, &s.columns[1].probe,
+		&s.columns[1].add} {
 		*statement = optional.ReplaceAllString(replace.Replace(*statement), part)
 	}
 	return s, nil

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Schema returns the statements with which [Generator.CreateTable] creates the two tables, for programs that manage
-// their schema themselves. A table may have additional columns if these have defaults. Do not change the types: names
-// are stored as bytes, because a text comparison may treat "IS" as equal to "is" or to "IS ". The tables must not be
-// unlogged or temporary, and on MySQL they must use InnoDB.
+// Schema returns the statements with which [Generator.CreateTable] creates the two tables. It is for programs that
+// manage their schema themselves. A table may have additional columns if these have defaults. Do not change the types
+// of the columns: names are stored as bytes, because a comparison of text may treat "IS" as equal to "is" or to "IS ".
+// The tables must not be unlogged or temporary, and on MySQL they must use InnoDB.
 //
 // The first table has a row for each type and period, with these columns:
 //
@@ -23,26 +23,27 @@ import (
 //   - previous is the value of last before its last change.
 //   - closed is NULL unless the period is closed.
 //
-// To read the table in PostgreSQL:
+// In PostgreSQL, this query shows the table as text:
 //
 //	SELECT convert_from(series, 'UTF8'), convert_from(period, 'UTF8'), last FROM serial_gapless
 //
-// Other databases need no conversion. The second table, whose name ends with _series, has a row for each series.
-// calendar is its calendar, and closed is the end of the last closed period in Unix seconds, or NULL if none is closed.
-// With [WithChronology], the first table has two more columns, which are described there.
+// In other databases, the columns can be read without conversion. The second table, whose name ends with _series, has a
+// row for each series. calendar is the calendar of the series, and closed is the end of its last closed period in Unix
+// seconds, or NULL if no period is closed. With [WithChronology], the first table has two more columns, which are
+// described there.
 //
 // Never delete the row of a period in which numbers may still be taken, for example by [Generator.NextOn], and never
 // delete a row of the second table. If a series has no rows at all, it starts again at its first number, with any
 // calendar.
 //
-// In the tables of documents, the column with the numbers must be compared byte by byte, too. PostgreSQL and SQLite do
+// In your tables of documents, the column with the numbers must be compared byte by byte, too. PostgreSQL and SQLite do
 // this by default. MySQL and MariaDB need a binary collation, such as
 //
 //	number varchar(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL UNIQUE
 //
-// Their default collations do not distinguish the types IS and is, É and E, or ß and s. Then the UNIQUE column rejects
-// the numbers of the second type. A rejected number becomes free again, so the second type gets the same number every
-// time.
+// Their default collations treat the types IS and is, É and E, or ß and s as equal. A UNIQUE column then rejects the
+// numbers of the second type. A rejected number becomes free again, so every further transaction of the second type
+// gets the same number, and is rejected, too.
 func (g *Generator) Schema() []string {
 	return []string{g.sql.tables[0].create, g.sql.tables[1].create}
 }
@@ -51,16 +52,16 @@ func (g *Generator) Schema() []string {
 // search_path. With [WithChronology], it adds the columns dated and dated_before if the first table lacks them. Any
 // number of processes may call CreateTable at the same time.
 //
-// The database's user needs the right to create the tables, on MySQL even if they exist. To add columns, it needs the
-// right to alter the table, and on PostgreSQL it must own the table. On PostgreSQL and MySQL, adding a column waits for
-// the transactions that have used the table, and until it is done, other transactions that want to use the table wait,
-// too.
+// The database's user needs the right to create tables; on MySQL, even if they exist already. To add columns, the user
+// needs the right to alter the table, and on PostgreSQL must own the table. On PostgreSQL and MySQL, adding a column
+// waits for the transactions that have used the table. During this wait, other transactions that need the table have to
+// wait, too.
 //
-// CreateTable returns an error if a table would not store numbers as safely as documents, because it is unlogged
-// (PostgreSQL) or does not use InnoDB (MySQL). Every other error wraps the driver's error, for example if a table of
-// that name lacks the columns of [Generator.Schema]. After such an error, or if ctx has ended, the tables may or may
-// not exist, and CreateTable can be repeated. If other transactions are in the way, it repeats its statements for up to
-// 30 s.
+// If other transactions are in the way, CreateTable repeats its statements for up to 30 s. It returns an error if a
+// table would not store numbers as safely as documents, because it is unlogged (PostgreSQL) or does not use InnoDB
+// (MySQL). Every other error wraps the driver's error, for example if an existing table of that name lacks the columns
+// of [Generator.Schema]. After such an error, or if ctx has ended, the tables may or may not exist, and CreateTable can
+// be called again.
 func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 	const what = "create the table"
 	if db == nil {
@@ -82,8 +83,8 @@ func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 	}
 	for _, t := range g.sql.tables {
 		if err := g.read(ctx, db, t.probe); !errors.Is(err, sql.ErrNoRows) {
-			return g.failed(ctx, what, fmt.Errorf("a table lacks a column of Schema; to continue the numbers of "+
-				"release 0.4.0, choose another table, as docs/migrating.md says: %w", err))
+			return g.failed(ctx, what, fmt.Errorf("an existing table lacks a column of Schema; if it contains the numbers "+
+				"of release 0.4.0, use another table and see docs/migrating.md: %w", err))
 		}
 		if t.flaw == "" {
 			continue
@@ -93,7 +94,7 @@ func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 			return g.failed(ctx, what, err)
 		}
 		if flaw != "-" {
-			return fmt.Errorf("gapless: %s: %s: numbers would not be kept as documents are", what, flaw)
+			return fmt.Errorf("gapless: %s: %s, so numbers would not be stored as safely as documents", what, flaw)
 		}
 	}
 	return nil
@@ -131,9 +132,9 @@ func (g *Generator) create(ctx context.Context, db *sql.DB, end time.Time) error
 	return nil
 }
 
-// read runs a statement that returns at most one row. On MySQL, it uses a separate transaction. Otherwise, with
-// autocommit off, the statement would leave a transaction open on a connection of the pool, so that the table could not
-// be altered and the next BeginTx could not set its isolation level.
+// read runs a statement that returns at most one row. On MySQL, it uses a separate transaction. Without it, if
+// autocommit is off, the statement would leave a transaction open on a connection of the pool. Then the table could not
+// be altered, and the next BeginTx could not set its isolation level.
 func (g *Generator) read(ctx context.Context, db *sql.DB, statement string, dest ...any) error {
 	if g.dialect != MySQL {
 		return g.scan(ctx, db, statement, nil, dest...)

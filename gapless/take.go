@@ -18,12 +18,12 @@ type counter struct {
 	previous int64         // value of last before the statement
 	mark     string        // calendar and print mark of the scheme that took the numbers
 	dated    sql.NullInt64 // date of the previous number, if it has one; not read for a span without a date
-	closed   sql.NullInt64 // end of the last closed period when this one was closed, in Unix seconds; NULL if it is open
+	closed   sql.NullInt64 // end of the last closed period at the time when this one was closed; NULL if it is not closed
 	now      time.Time     // time of the database's clock
-	waited   time.Duration // maximum time between now and the acquisition of the lock
+	waited   time.Duration // maximum time from now until the lock was acquired
 }
 
-const markJoint = ":" // separator between calendar and print mark
+const markSeparator = ":" // separator between calendar and print mark
 
 // row returns the arguments that identify the row of a period and the row of its series.
 func (g *Generator) row(series, label string) arguments {
@@ -31,27 +31,29 @@ func (g *Generator) row(series, label string) arguments {
 		"calendar": []byte(g.calendar)}
 }
 
-// take waits for the lock of a period's row and adds n to its last sequence, or sets it to above+n if none was taken.
-// If n is 0, take raises the last sequence to above. The caller then checks the result against the previous sequence
-// and the time of the clock. It can still call undo, because the lock is held. If the series has a different calendar
-// or the period is closed, take takes nothing, and the error is serial.ErrConflict or ErrPeriodClosed.
+// take waits for the lock of a period's row, and adds n to its last sequence. If no number was taken from the row, the
+// new last sequence is above+n. If n is 0, take raises the last sequence to at least above instead. Afterwards, the
+// caller checks whether the new sequences are allowed, and calls undo if they are not; this is possible because the
+// transaction still has the lock. If the series has a different calendar or the period is closed, take takes nothing
+// and returns serial.ErrConflict or ErrPeriodClosed.
 func (g *Generator) take(ctx context.Context, tx Tx, typ, series string, s *span, above, n int64) (counter, error) {
 	if err := g.checkBegun(ctx, tx); err != nil {
 		return counter{}, err
 	}
 	a := g.row(series, s.label)
-	a["n"], a["first"], a["least"] = n, above+n, least(above, n)
+	a["n"], a["first"], a["minimum"] = n, above+n, minimum(above, n)
 	if s.date != 0 {
 		a["dated"] = s.date
 	}
-	// If the period has ended or has no row yet, the series' row must be checked. It is locked before the period's row
-	// if possible. Otherwise this transaction could wait for the series' row while another transaction, which closes
-	// periods or begins the series, waits for the period's row.
-	ended, judged := s.end <= g.now().Unix(), false
+	// If the period has ended or has no row yet, the series' row must be checked. If possible, it is locked before the
+	// period's row. In the opposite order, this transaction could have the period's row and wait for the series' row,
+	// while another transaction, which closes periods or begins the series, has the series' row and waits for the
+	// period's row.
+	ended, seriesChecked := s.end <= g.now().Unix(), false
 	if !ended && g.sql.update != "" {
 		c := counter{mark: g.mark}
 		var err error
-		c.now, err = g.query(ctx, tx, g.statementsOf(s).update, a, c.into(s, &c.last)...)
+		c.now, err = g.query(ctx, tx, g.statementsFor(s).update, a, c.into(s, &c.last)...)
 		if !errors.Is(err, sql.ErrNoRows) {
 			c.previous = c.last - n
 			return c, err
@@ -59,26 +61,27 @@ func (g *Generator) take(ctx context.Context, tx Tx, typ, series string, s *span
 	}
 	if ended || g.sql.update != "" {
 		var err error
-		if judged, err = g.judge(ctx, tx, typ, series, s, false); err != nil {
+		if seriesChecked, err = g.checkSeries(ctx, tx, typ, series, s, false); err != nil {
 			return counter{}, err
 		}
 	}
 	var c counter
 	var err error
-	u := g.statementsOf(s).upsert
+	u := g.statementsFor(s).upsert
 	c.now, c.waited, err = g.upsert(ctx, tx, u, a, c.into(s, &c.last, &c.previous, &c.mark, &c.closed)...)
 	switch {
 	case err != nil:
 		return c, err
 	case c.closed.Valid:
-		// The period's row has the end that was stored when the period was closed. The series' row has the current end.
-		gate, failure := g.readGate(ctx, tx, g.sql.gate, series)
+		// The period's row contains the end as it was when this period was closed. Later periods may have been closed since
+		// then, so the current end is in the series' row.
+		row, failure := g.readSeriesRow(ctx, tx, g.sql.seriesRow, series)
 		if failure != nil && !errors.Is(failure, sql.ErrNoRows) {
 			return c, failure
 		}
-		err = g.closedError(typ, s.label, max(c.closed.Int64, gate.closed.Int64))
-	case !judged && c.previous == 0:
-		_, err = g.judge(ctx, tx, typ, series, s, true)
+		err = g.closedError(typ, s.label, max(c.closed.Int64, row.closed.Int64))
+	case !seriesChecked && c.previous == 0:
+		_, err = g.checkSeries(ctx, tx, typ, series, s, true)
 	}
 	if refused(err) {
 		if err := g.undo(ctx, tx, series, s); err != nil {
@@ -88,27 +91,29 @@ func (g *Generator) take(ctx context.Context, tx Tx, typ, series string, s *span
 	return c, err
 }
 
-// least returns the minimum of the last sequence after take, for a row from which numbers were taken. Only Raise needs
-// a minimum there.
-func least(above, n int64) int64 {
+// minimum returns the minimum of the last sequence after take, for a row from which numbers were taken. Only a call
+// that takes no numbers (Raise) needs a minimum.
+func minimum(above, n int64) int64 {
 	if n > 0 {
 		return 0
 	}
 	return above
 }
 
-// refused reports whether err is an error of take after which nothing was taken and the transaction can continue.
+// refused reports whether err is one of the errors that take itself returns. After these, nothing was taken and the
+// transaction can continue.
 func refused(err error) bool {
 	return errors.Is(err, serial.ErrConflict) || errors.Is(err, ErrPeriodClosed)
 }
 
-// undo reverts the change that take made to the row. The transaction still has the row's lock.
+// undo reverts the change that take has made to the row. The transaction must still have the row's lock.
 func (g *Generator) undo(ctx context.Context, tx Tx, series string, s *span) error {
-	return g.exec(ctx, tx, g.statementsOf(s).undo, g.row(series, s.label))
+	return g.exec(ctx, tx, g.statementsFor(s).undo, g.row(series, s.label))
 }
 
-// upsert runs u and scans the columns before the clock into dest. now is the time of the clock, which the statement
-// read at most waited before it got the row's lock. upsert returns an error if tx is not in a transaction.
+// upsert runs u, and scans all columns in front of the clock into dest. It returns the time of the clock (now), and the
+// maximum time from then until the statement got the row's lock (waited). It returns an error if tx is not in a
+// transaction.
 func (g *Generator) upsert(ctx context.Context, tx Tx, u upsert, a arguments, dest ...any) (
 	now time.Time, waited time.Duration, err error,
 ) {
@@ -126,7 +131,7 @@ func (g *Generator) upsert(ctx context.Context, tx Tx, u upsert, a arguments, de
 		if kind == mySQLServer || !errors.Is(err, sql.ErrNoRows) {
 			return now, waited, err
 		}
-		// Nothing was written: either there is no transaction, or this server supports less than the previous one.
+		// Nothing was written. Either tx is not in a transaction, or this server supports less than kind.
 		var found server
 		if err := g.scan(ctx, tx, g.sql.server, nil, &found); err != nil {
 			return now, 0, err
@@ -138,8 +143,8 @@ func (g *Generator) upsert(ctx context.Context, tx Tx, u upsert, a arguments, de
 	}
 }
 
-// writeAndRead runs the statements write and read of u, and stores the kind of the server in g. kind is a lower bound
-// of what the server supports.
+// writeAndRead runs the statements u.write and u.read. kind is what the server supports at least; writeAndRead stores
+// the actual kind of the server in g.
 func (g *Generator) writeAndRead(ctx context.Context, tx Tx, u upsert, a arguments, kind server, dest ...any) (
 	now time.Time, err error,
 ) {
@@ -160,25 +165,25 @@ func (g *Generator) writeAndRead(ctx context.Context, tx Tx, u upsert, a argumen
 	return now, err
 }
 
-// checkBegun returns an error if tx is not in a transaction. It checks this only on SQLite, which needs a statement for
-// it. On MySQL, upsert makes the check. PostgreSQL never ends a transaction by itself.
+// checkBegun returns an error if tx is not in a transaction. It checks this only on SQLite, where a separate statement
+// is needed. On MySQL, upsert makes this check. PostgreSQL never ends a transaction on its own.
 func (g *Generator) checkBegun(ctx context.Context, tx Tx) error {
 	if g.dialect != SQLite {
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, "BEGIN") // acquires no lock
+	_, err := tx.ExecContext(ctx, "BEGIN") // fails in a transaction; outside one, it acquires no lock
 	switch {
 	case err == nil:
 		_, err = tx.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 		return errors.Join(errEnded, err)
-	case strings.Contains(err.Error(), "within a transaction"): // SQLite's own message, the same in every driver
+	case strings.Contains(err.Error(), "within a transaction"): // SQLite's own message, which every driver returns
 		return nil
 	}
 	return err
 }
 
-// checkSavepoint returns an error if tx is not in a transaction. Outside a transaction, a savepoint ends with its
-// statement, so it cannot be released.
+// checkSavepoint returns an error if tx is not in a transaction. Outside a transaction, MySQL drops a savepoint when
+// the statement that sets it has ended, so the savepoint cannot be released.
 func checkSavepoint(ctx context.Context, tx Tx) error {
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT serial_gapless"); err != nil {
 		return err

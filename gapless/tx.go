@@ -9,17 +9,17 @@ import (
 	"sync"
 )
 
-// A Tx is a transaction of the caller, which commits it or rolls it back. Examples are:
+// A Tx is a transaction of the caller. This package never calls Commit or Rollback. Examples are:
 //
 //   - [*sql.Tx], with any driver; use pgx through its package stdlib, because pgx.Tx is not a Tx
 //   - *sqlx.Tx of sqlx
-//   - tx.Statement.ConnPool.(gapless.Tx) of GORM, where tx is the argument that its method Transaction passes to a
+//   - tx.Statement.ConnPool.(gapless.Tx) of GORM, where tx is the argument that GORM's method Transaction passes to a
 //     function
 //   - tx.Tx of bun, which is embedded in bun.Tx; on PostgreSQL, bun.Tx itself is an error, because it drops the
 //     arguments of statements
 //
-// A [*sql.DB] or a [*sql.Conn] is not a Tx, and does not compile, because nothing is guaranteed without a transaction.
-// This package never calls Commit or Rollback.
+// A [*sql.DB] or a [*sql.Conn] is not a Tx, so passing one does not compile. Without a transaction, nothing would be
+// guaranteed.
 //
 // Only one goroutine at a time may use a Tx. If a second one takes a number while another call is taking one in the
 // same Tx, it gets an error, and nothing was taken for it. This check compares Tx values. Two wrappers of the same
@@ -36,14 +36,15 @@ type Querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// errEnded is the error for a transaction that the database has ended, not the caller.
-var errEnded = errors.New("the database has ended the transaction, as for a deadlock, a statement that creates or " +
-	"changes a table, or a write that failed or was interrupted; nothing was taken: roll back and begin again")
+// errEnded is the error for a transaction that the database has ended without a request of the caller.
+var errEnded = errors.New("the database has ended the transaction, for example because of a deadlock, a statement " +
+	"that creates or changes a table, or a write that failed or was interrupted; nothing was taken: roll back and begin " +
+	"again")
 
 // busy contains every Tx in which a call is taking a number.
 var busy sync.Map
 
-// enter prevents other calls from using tx until leave is called.
+// enter checks tx, and prevents other calls from using it until leave is called.
 func (g *Generator) enter(tx Tx) (leave func(), err error) {
 	if err := g.check(tx, "transaction"); err != nil {
 		return nil, err
@@ -52,14 +53,14 @@ func (g *Generator) enter(tx Tx) (leave func(), err error) {
 		return func() {}, nil
 	}
 	if _, taken := busy.LoadOrStore(tx, nil); taken {
-		return nil, errors.New("gapless: another call is taking a number in this transaction, and this one has taken " +
-			"nothing: a Tx is for one goroutine at a time")
+		return nil, errors.New("gapless: another call is taking a number in this transaction, so this call has taken " +
+			"nothing: only one goroutine at a time may use a Tx")
 	}
 	return func() { busy.Delete(tx) }, nil
 }
 
-// check returns an error if q cannot be used, either because it is nil, as after a failed BeginTx, or because it is a
-// type of bun on PostgreSQL. The error calls q by the given name.
+// check returns an error if q cannot be used. This is the case if q is nil, as after a failed BeginTx, or if q is a
+// type of bun on PostgreSQL. The message calls q by the given name.
 func (g *Generator) check(q Querier, name string) error {
 	v := reflect.ValueOf(q)
 	if !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
@@ -73,21 +74,21 @@ func (g *Generator) check(q Querier, name string) error {
 		typ = typ.Elem()
 	}
 	if typ.PkgPath() == "github.com/uptrace/bun" {
-		return fmt.Errorf("gapless: a %T drops the arguments of PostgreSQL's statements: use what it embeds, such as tx.Tx",
-			q)
+		return fmt.Errorf("gapless: a %T drops the arguments of PostgreSQL's statements: use the value that it embeds, "+
+			"such as tx.Tx", q)
 	}
 	return nil
 }
 
-// failed adds context to an error of take or of the database. If ctx has ended, the error also matches the error of
-// ctx, which not all drivers ensure.
+// failed returns err with the prefix "gapless:" and what. It returns the errors of take unchanged. If ctx has ended,
+// the result also matches the error of ctx, which not all drivers ensure.
 func (g *Generator) failed(ctx context.Context, what string, err error) error {
 	if refused(err) {
 		return err
 	}
 	if g.dialect.missing(err) {
-		err = fmt.Errorf("a table of Schema does not exist: call CreateTable, which creates it, or correct the connection "+
-			"if the table is in another database or schema: %w", err)
+		err = fmt.Errorf("a table of Schema does not exist: call CreateTable to create it, or correct the connection if "+
+			"the table is in another database or schema: %w", err)
 	}
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 		return fmt.Errorf("gapless: %s: %w (and the context has ended: %w)", what, err, ended)
@@ -95,7 +96,7 @@ func (g *Generator) failed(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("gapless: %s: %w", what, err)
 }
 
-// view returns the Querier to read from instead of q, until leave is called.
+// view checks q, and returns the Querier to read from in its place. leave must be called afterwards.
 func (g *Generator) view(ctx context.Context, q Querier, what string) (_ Querier, leave func(), err error) {
 	if err := g.check(q, "Querier"); err != nil {
 		return nil, nil, err
@@ -104,7 +105,7 @@ func (g *Generator) view(ctx context.Context, q Querier, what string) (_ Querier
 	if !ok || g.dialect != MySQL {
 		return q, func() {}, nil
 	}
-	// With autocommit off, a connection of the pool may be in a transaction with an old snapshot.
+	// If autocommit is off, a connection of the pool may be in a transaction with an old snapshot.
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return nil, nil, g.failed(ctx, what, err)

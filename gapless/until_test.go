@@ -32,23 +32,23 @@ func TestUntil(t *testing.T) {
 			commits(t, db, func(tx *sql.Tx) {
 				requireSeq(t, 1)(open.Next(t.Context(), tx, typ))
 				for name, err := range map[string]error{
-					"Next":  errOf(over.Next(t.Context(), tx, typ)),
-					"NextN": errOf(over.NextN(t.Context(), tx, typ, 2)),
-					"On":    errOf(over.NextOn(t.Context(), tx, typ, at)),
+					"Next":  onlyErr(over.Next(t.Context(), tx, typ)),
+					"NextN": onlyErr(over.NextN(t.Context(), tx, typ, 2)),
+					"On":    onlyErr(over.NextOn(t.Context(), tx, typ, at)),
 					"Raise": over.Raise(t.Context(), tx, typ, at, 5),
 				} {
 					require.ErrorIs(t, err, serial.ErrExhausted, name)
 					require.ErrorContains(t, err, "the last day for numbers of "+typ+" is "+yesterday.String()+
-						", and the date is "+today.String()+"; a later WithUntil takes effect at once", name)
+						", but the date is "+today.String()+"; a later WithUntil takes effect at once", name)
 				}
 				requireSeq(t, 1)(over.Last(t.Context(), tx, typ, at))
 				requireSeq(t, 2)(open.Next(t.Context(), tx, typ))
 			})
 			commits(t, db, func(tx *sql.Tx) {
-				require.ErrorIs(t, errOf(open.NextN(t.Context(), tx, typ, 2)), serial.ErrExhausted)
+				require.ErrorIs(t, onlyErr(open.NextN(t.Context(), tx, typ, 2)), serial.ErrExhausted)
 				require.ErrorContains(t, open.Raise(t.Context(), tx, typ, at, 4), "want 0 to 3")
 				requireSeq(t, 3)(open.Next(t.Context(), tx, typ))
-				require.ErrorIs(t, errOf(open.Next(t.Context(), tx, typ)), serial.ErrExhausted)
+				require.ErrorIs(t, onlyErr(open.Next(t.Context(), tx, typ)), serial.ErrExhausted)
 				if typ != "H" { // a document of the last day that is posted later
 					n, err := over.NextOn(t.Context(), tx, typ, yesterday)
 					require.NoError(t, err)
