@@ -10,8 +10,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A series keeps its calendar, and a period keeps its print mark. A reservation with another one must fail with
-// ErrConflict, and reserve nothing.
+// A series must keep its calendar, and a period its print mark. A reservation with a different calendar or print mark
+// must fail with ErrConflict, and reserve nothing.
 func TestConflict(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		var conns []innerConn
@@ -67,7 +67,7 @@ func TestConflict(t *testing.T) {
 	})
 }
 
-// A table that lacks a column of this version causes an error that names the remedy.
+// The table lacks a column of this version. The error must contain the remedy.
 func TestOutdatedTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
@@ -76,8 +76,8 @@ func TestOutdatedTable(t *testing.T) {
 		_, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 		for _, err := range []error{err, l.CreateTable(t.Context())} {
 			require.ErrorContains(t, err, "settings")
-			require.ErrorContains(t, err, "the table was not created by this version; have CreateTable create a new one, "+
-				"either under another name, see WithTable, or after this one has been dropped")
+			require.ErrorContains(t, err, "the table was not created by this version; choose another name with WithTable, "+
+				"or drop this table, and then call CreateTable to create a new one")
 		}
 		execSQL(t, db, "DROP TABLE serial_ledger")
 		reserves(t, newLedger(t, d, db))

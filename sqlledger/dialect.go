@@ -17,23 +17,23 @@ const (
 	SQLite                        // 3.35 or later
 )
 
-// postgresAgain lists PostgreSQL's errors after which it is worth repeating a transaction: a serialization failure, a
-// deadlock, a lock_timeout, and the errors of concurrent CREATE TABLE statements, which can fail in spite of IF NOT
+// postgresAgain contains PostgreSQL's error codes after which it is worth repeating a transaction: for a serialization
+// failure, a deadlock, a lock_timeout, and for concurrent CREATE TABLE statements, which can fail in spite of IF NOT
 // EXISTS.
 var postgresAgain = []string{"40001", "40P01", "55P03", "23505", "42P07", "42710"}
 
 // mysqlRolledBack matches the errors after which MySQL has rolled the transaction back: a deadlock, in the server or
 // with another node of a Galera cluster (1213), and a conflict in group replication (3101). mysqlAgain also matches
 // errors after which the transaction may still be open: a row that was changed after it was read (1020), and a lock
-// wait timeout (1205). Drivers have no common error type, but all print the number.
+// wait timeout (1205). Drivers have no common error type, but the messages of all drivers contain the code.
 var (
 	mysqlRolledBack = regexp.MustCompile(`(?i)\berror (1213|3101)\b`)
 	mysqlAgain      = regexp.MustCompile(`(?i)\berror (1213|3101|1020|1205)\b`)
 )
 
-// again reports whether repeating the transaction may help. If committing is true, err comes from COMMIT. In this case,
-// again returns true only if nothing was committed. If that is unknown, the transaction is not repeated, and its block
-// may become a gap.
+// again reports whether repeating the transaction may help after err. If committing is true, err comes from COMMIT. In
+// this case, again returns true only if it is certain that nothing was committed. Otherwise the transaction is not
+// repeated, and its block may become a gap.
 func (d Dialect) again(err error, committing bool) bool {
 	if errors.Is(err, driver.ErrBadConn) {
 		return !committing

@@ -10,7 +10,8 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// A reservation is committed durably, whatever the setting of the connection. The setting must be the same afterwards.
+// A reservation must be committed durably, whatever the setting of the connection. Afterwards, the connection must have
+// its old setting.
 func TestCommitsDurably(t *testing.T) {
 	check := func(t *testing.T, d *database, ask, set, value, want string) {
 		t.Helper()
@@ -23,7 +24,7 @@ func TestCommitsDurably(t *testing.T) {
 			return s.run(s.text)
 		}), set+value)
 		db.SetMaxOpenConns(1)
-		require.NoError(t, errOf(d.ledgerOn(t, db).Reserve(t.Context(), days("IS", day, 0, 1))))
+		require.NoError(t, onlyErr(d.ledgerOn(t, db).Reserve(t.Context(), days("IS", day, 0, 1))))
 		require.Equal(t, want, commit, value)
 		var after string
 		require.NoError(t, db.QueryRowContext(t.Context(), ask).Scan(&after))
@@ -51,7 +52,7 @@ func TestLossy(t *testing.T) {
 	refused := func(t *testing.T, l *sqlledger.Ledger, why string) {
 		t.Helper()
 		_, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
-		require.EqualError(t, err, "sqlledger: reserve: the database can lose what it commits: "+why)
+		require.EqualError(t, err, "sqlledger: reserve: the database can lose committed data: "+why)
 	}
 	// The tests must not change the configuration of a server, so they change the settings in the text of the query.
 	for _, s := range []struct {
@@ -74,7 +75,7 @@ func TestLossy(t *testing.T) {
 				return st.run(text)
 			})
 			if s.why == "" {
-				require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))))
+				require.NoError(t, onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 10))))
 			} else {
 				refused(t, l, s.why)
 				requireResult(t, int64(0))(d.ledger(t, nil).Reserve(t.Context(), days("IS", day, 0, 1)))
@@ -103,8 +104,8 @@ func TestLossy(t *testing.T) {
 			execSQL(t, db, "CREATE TABLE other (a int) ENGINE = InnoDB")
 			execSQL(t, db, changed)
 			_, err := d.ledgerOn(t, db).Reserve(t.Context(), days("IS", day, 0, 10))
-			// MariaDB 11.2 and later list temporary tables in information_schema, and may report only this reason.
-			require.ErrorContains(t, err, "the database can lose what it commits: the table is temporary")
+			// MariaDB 11.2 and later list temporary tables in information_schema, so only this reason may be reported.
+			require.ErrorContains(t, err, "the database can lose committed data: the table is temporary")
 		}
 	})
 	t.Run("SQLite/journal", func(t *testing.T) {

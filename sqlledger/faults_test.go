@@ -20,8 +20,8 @@ import (
 )
 
 // Each statement of a reservation fails in one of these ways: it is not executed, its reply is lost, the server closes
-// the connection, or the context ends. The caller must get an error, or a block that was committed once. An error may
-// cost a block only if COMMIT was executed.
+// the connection, or the context ends. The caller must get an error, or a block that was committed once. After an
+// error, the block may have been reserved only if COMMIT was executed.
 func TestFaultAtEveryStatement(t *testing.T) {
 	broken := errors.New("broken")
 	each(t, func(t *testing.T, d *database) {
@@ -102,9 +102,9 @@ func TestFaultAtEveryStatement(t *testing.T) {
 	})
 }
 
-// A transaction is repeated if the database has rolled it back. It is not repeated if it may have been committed, or if
-// it would always fail.
-func TestTriedAgain(t *testing.T) {
+// A transaction must be repeated if the database has rolled it back. It must not be repeated if it may have been
+// committed, or if it would always fail.
+func TestRepeatedTransactions(t *testing.T) {
 	pg := func(code string) error { return &pgconn.PgError{Code: code} }
 	my := func(number uint16) error { return &mysql.MySQLError{Number: number} }
 	const change, commit = "INSERT", "COMMIT"
@@ -153,8 +153,8 @@ func TestTriedAgain(t *testing.T) {
 	})
 }
 
-// Reserve waits for a lock that is released within 30 s, even if the database's own limit is shorter.
-func TestWaits(t *testing.T) {
+// Reserve must wait for a lock that is released within 30 s, even if the database's own limit is shorter.
+func TestReserveWaitsForLock(t *testing.T) {
 	short := map[sqlledger.Dialect]string{
 		sqlledger.PostgreSQL: "SET lock_timeout = 100",
 		sqlledger.MySQL:      "SET SESSION innodb_lock_wait_timeout = 1",
@@ -165,7 +165,7 @@ func TestWaits(t *testing.T) {
 			d = d.with("interpolateParams=true") // prepared statements would bypass the hook
 		}
 		l := d.ledger(t, nil, short[d.dialect])
-		require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 3))))
+		require.NoError(t, onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 3))))
 		release := lock(t, d)
 		var failed atomic.Int32
 		waiting := d.ledgerOn(t, d.open(t, func(s *statement) error {
@@ -192,7 +192,7 @@ func TestWaits(t *testing.T) {
 		race.Bubble(t, func(t *testing.T) {
 			l := d.ledgerOn(t, d.open(t, on("BEGIN", func(*statement) error { return locked })))
 			start := time.Now()
-			require.ErrorIs(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 3))), locked)
+			require.ErrorIs(t, onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 3))), locked)
 			require.InDelta(t, 30, time.Since(start).Seconds(), 1)
 		})
 	})
@@ -225,17 +225,17 @@ func TestContext(t *testing.T) {
 			return s.run(s.text)
 		}))
 		l := newLedger(t, d, db)
-		require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 3))))
+		require.NoError(t, onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 3))))
 		committed.Store(0)
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.ErrorIs(t, errOf(l.Reserve(cancelled, days("IS", day, 0, 3))), context.Canceled)
+		require.ErrorIs(t, onlyErr(l.Reserve(cancelled, days("IS", day, 0, 3))), context.Canceled)
 
 		release := lock(t, d)
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		require.ErrorIs(t, errOf(l.Reserve(ctx, days("IS", day, 0, 3))), context.DeadlineExceeded)
+		require.ErrorIs(t, onlyErr(l.Reserve(ctx, days("IS", day, 0, 3))), context.DeadlineExceeded)
 		require.Less(t, time.Since(start), 5*time.Second)
 		require.Zero(t, committed.Load())
 		release()

@@ -15,8 +15,8 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// Several generators use a ledger in a database, while Redis loses all its data again and again. No number may be
-// issued twice, and a generator with another calendar must still fail.
+// Several generators use a ledger in a database, while Redis repeatedly loses all its data. No number may be issued
+// twice, and a generator with another calendar must still fail.
 func TestGenerator(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		server := redistest.Start(t)

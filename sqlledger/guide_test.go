@@ -47,15 +47,15 @@ func voidOrder(ctx context.Context, register *sqlledger.Register, tx *sql.Tx, n 
 	})
 }
 
-// accountOf audits the orders of a period with the explanations of the register.
-func accountOf(ctx context.Context, gen *serial.Generator, register *sqlledger.Register, start time.Time,
+// auditOrders audits the orders of a period with the explanations of the register.
+func auditOrders(ctx context.Context, gen *serial.Generator, register *sqlledger.Register, start time.Time,
 	stored iter.Seq2[string, error]) (serial.Report, error) {
 	return gen.Audit(ctx, "IS", serial.At(start), stored,
 		serial.WithExplanations(register.Explanations(ctx, "serial:IS", start)))
 }
 
-// printAccount prints the results of an audit.
-func printAccount(w io.Writer, report serial.Report) {
+// printReport prints the results of an audit.
+func printReport(w io.Writer, report serial.Report) {
 	fmt.Fprintf(w, "issued %d, stored %d, missing %d, not explained %d\n",
 		report.Last, report.Count, report.MissingCount, report.UnexplainedCount)
 	for _, e := range report.Explained {
@@ -63,7 +63,7 @@ func printAccount(w io.Writer, report serial.Report) {
 	}
 }
 
-// The code in the guide must be the same as in the functions above. When it is run for the day in the guide, it must
+// The code in the guide must be the same as in the functions above. If it is run for the day in the guide, it must
 // print the output that the guide shows.
 func TestRegisterGuide(t *testing.T) {
 	unix := strings.NewReplacer("\r\n", "\n")
@@ -94,7 +94,7 @@ func TestRegisterGuide(t *testing.T) {
 		n, err := gen.NextNumber(t.Context(), "IS")
 		require.NoError(t, err)
 		if stored {
-			require.NoError(t, errOf(tx.Exec("INSERT INTO orders VALUES ($1)", n)))
+			require.NoError(t, onlyErr(tx.Exec("INSERT INTO orders VALUES ($1)", n)))
 		}
 		return n
 	}
@@ -120,11 +120,11 @@ func TestRegisterGuide(t *testing.T) {
 			}
 		}
 	}
-	report, err := accountOf(t.Context(), gen, register, second.Start, stored)
+	report, err := auditOrders(t.Context(), gen, register, second.Start, stored)
 	require.NoError(t, err)
 	require.True(t, report.Clean())
 	var printed strings.Builder
-	printAccount(&printed, report)
+	printReport(&printed, report)
 	_, account, _ := strings.Cut(section, "\n```text\n")
 	account, _, _ = strings.Cut(account, "```")
 	require.Equal(t, strings.Split(account, "\n"), strings.Split(strings.ReplaceAll(printed.String(), " \n", "\n"), "\n"))

@@ -21,8 +21,8 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// errOf returns the error of a call and drops its result.
-func errOf[T any](_ T, err error) error { return err }
+// onlyErr returns the error of a call and drops its result.
+func onlyErr[T any](_ T, err error) error { return err }
 
 // requireResult returns a function that takes the results of a call, and requires that the call has succeeded with
 // want.
@@ -48,8 +48,8 @@ type database struct {
 	name    string // name of the schema or the database
 }
 
-// each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN set the servers, and the usual ports are
-// the default. If a server is missing, the test is skipped. With SERIAL_REQUIRE_SQL=1, it fails.
+// each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN set the servers. By default, the tests
+// use servers on the usual ports. If a server is missing, the test is skipped or, with SERIAL_REQUIRE_SQL=1, fails.
 func each(t *testing.T, test func(t *testing.T, d *database)) {
 	onServers(t, test)
 	t.Run("SQLite", func(t *testing.T) { test(t, sqlite3(t)) })
@@ -96,7 +96,7 @@ func onServer(t *testing.T, d *database, create, drop, how string) *database {
 	d.name = fmt.Sprintf("sqlledger_%d_%d", os.Getpid(), time.Now().UnixNano())
 	execSQL(t, server, create+" "+d.name)
 	t.Cleanup(func() {
-		require.NoError(t, errOf(server.Exec(drop+" "+d.name+" "+how)))
+		require.NoError(t, onlyErr(server.Exec(drop+" "+d.name+" "+how)))
 	})
 	return d
 }

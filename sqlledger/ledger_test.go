@@ -107,18 +107,18 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// With autocommit off, no call leaves a transaction open on a connection of the pool: the next BeginTx would fail with
-// error 1568.
+// If autocommit is off, no call may leave a transaction open on a connection of the pool, because the next BeginTx
+// would fail with error 1568.
 func TestAutocommitOffLeavesNothingOpen(t *testing.T) {
 	d := mariadb(t)
 	pool := d.with("autocommit=0").open(t, nil)
 	pool.SetMaxOpenConns(1)
 	l, r := d.ledgerOn(t, pool), d.registerOn(t, pool)
 	for i, call := range []func() error{
-		func() error { return errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))) }, // the table does not exist yet
+		func() error { return onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 10))) }, // the table does not exist yet
 		func() error { return l.CreateTable(t.Context()) },
-		func() error { return errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))) },
-		func() error { return errOf(l.Purge(t.Context(), 72*time.Hour)) },
+		func() error { return onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 10))) },
+		func() error { return onlyErr(l.Purge(t.Context(), 72*time.Hour)) },
 		func() error { return r.CreateTable(t.Context()) },
 		func() error { return r.Explain(t.Context(), void(1)) },
 		func() error { return r.Explain(t.Context(), void(1)) },
@@ -222,40 +222,42 @@ func TestRefused(t *testing.T) {
 		above, n       int64
 		why            string
 	}{
-		{"", day, 0, 1, "sqlledger: the length of series is 0: want 1 to 255"},
-		{strings.Repeat("x", 256), day, 0, 1, "sqlledger: the length of series is 256: want 1 to 255"},
-		{"IS", "", 0, 1, "sqlledger: the length of period is 0: want 1 to 64"},
-		{"IS", strings.Repeat("é", 32) + "1", 0, 1, "sqlledger: the length of period is 65: want 1 to 64"},
-		{"IS", day, -1, 1, "sqlledger: above is -1: want 0 to 999999999999999"},
-		{"IS", day, maxSeq + 1, 1, "sqlledger: above is 1000000000000000: want 0 to 999999999999999"},
-		{"IS", day, 0, 0, "sqlledger: n is 0: want 1 to 999999999999999"},
-		{"IS", day, 0, math.MaxInt64, "sqlledger: n is 9223372036854775807: want 1 to 999999999999999"},
+		{"", day, 0, 1, "sqlledger: the length of Series is 0: want 1 to 255"},
+		{strings.Repeat("x", 256), day, 0, 1, "sqlledger: the length of Series is 256: want 1 to 255"},
+		{"IS", "", 0, 1, "sqlledger: the length of Period is 0: want 1 to 64"},
+		{"IS", strings.Repeat("é", 32) + "1", 0, 1, "sqlledger: the length of Period is 65: want 1 to 64"},
+		{"IS", day, -1, 1, "sqlledger: Above is -1: want 0 to 999999999999999"},
+		{"IS", day, maxSeq + 1, 1, "sqlledger: Above is 1000000000000000: want 0 to 999999999999999"},
+		{"IS", day, 0, 0, "sqlledger: N is 0: want 1 to 999999999999999"},
+		{"IS", day, 0, math.MaxInt64, "sqlledger: N is 9223372036854775807: want 1 to 999999999999999"},
 	} {
-		require.EqualError(t, errOf(l.Reserve(t.Context(), days(s.series, s.period, s.above, s.n))), s.why)
+		require.EqualError(t, onlyErr(l.Reserve(t.Context(), days(s.series, s.period, s.above, s.n))), s.why)
 	}
 	for length, text := range map[int]string{0: "", 65: strings.Repeat("x", 65)} {
 		r := days("IS", day, 0, 1)
 		r.Calendar = text
 		_, err := l.Reserve(t.Context(), r)
-		require.EqualError(t, err, fmt.Sprintf("sqlledger: the length of calendar is %d: want 1 to 64", length))
+		require.EqualError(t, err, fmt.Sprintf("sqlledger: the length of Calendar is %d: want 1 to 64", length))
 		r = days("IS", day, 0, 1)
 		r.Print = text
 		_, err = l.Reserve(t.Context(), r)
-		require.EqualError(t, err, fmt.Sprintf("sqlledger: the length of print is %d: want 1 to 64", length))
+		require.EqualError(t, err, fmt.Sprintf("sqlledger: the length of Print is %d: want 1 to 64", length))
 	}
-	require.EqualError(t, errOf(sqlledger.NewRegister(nil, sqlledger.SQLite)), "sqlledger: the database is nil")
-	require.EqualError(t, errOf(sqlledger.NewRegister(new(sql.DB), 4)), "sqlledger: there is no dialect 4")
+	require.EqualError(t, onlyErr(sqlledger.NewRegister(nil, sqlledger.SQLite)), "sqlledger: the database is nil")
+	require.EqualError(t, onlyErr(sqlledger.NewRegister(new(sql.DB), 4)),
+		"sqlledger: there is no dialect 4; want PostgreSQL, MySQL or SQLite")
 	_, err = l.Purge(t.Context(), 72*time.Hour-1)
 	require.EqualError(t, err, "sqlledger: purge: an age of 71h59m59.999999999s: want 72h0m0s or more")
 }
 
 func TestNew(t *testing.T) {
-	require.EqualError(t, errOf(sqlledger.New(nil, sqlledger.SQLite)), "sqlledger: the database is nil")
+	require.EqualError(t, onlyErr(sqlledger.New(nil, sqlledger.SQLite)), "sqlledger: the database is nil")
 	for _, d := range []sqlledger.Dialect{0, 4, -1} {
-		require.EqualError(t, errOf(sqlledger.New(new(sql.DB), d)), fmt.Sprintf("sqlledger: there is no dialect %d", d))
+		require.EqualError(t, onlyErr(sqlledger.New(new(sql.DB), d)), fmt.Sprintf("sqlledger: there is no dialect %d; "+
+			"want PostgreSQL, MySQL or SQLite", d))
 	}
 	table := func(d sqlledger.Dialect, name string) error {
-		return errOf(sqlledger.New(new(sql.DB), d, sqlledger.WithTable(name)))
+		return onlyErr(sqlledger.New(new(sql.DB), d, sqlledger.WithTable(name)))
 	}
 	for _, name := range []string{"Ledger_2", "shop.ledger", "_", strings.Repeat("x", 63)} {
 		require.NoError(t, table(sqlledger.MySQL, name))
@@ -293,7 +295,7 @@ func TestTables(t *testing.T) {
 		for name, db := range names {
 			l := d.ledgerOn(t, db, sqlledger.WithTable(name))
 			r := d.registerOn(t, db, sqlledger.WithRegisterTable(name+"_reasons"))
-			require.Error(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 5))), "there is no table yet")
+			require.Error(t, onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 5))), "there is no table yet")
 			require.Error(t, r.Explain(t.Context(), void(2)))
 			var creators sync.WaitGroup
 			for range 8 {
@@ -312,14 +314,15 @@ func TestTables(t *testing.T) {
 	})
 }
 
-// A sequence that does not fit is an error, and the last one stays as it was.
+// If the last sequence of a block would not fit into the column, Reserve must fail, and the stored sequence must stay
+// the same.
 func TestOverflow(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
 		l := newLedger(t, d, db)
-		require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 1))))
+		require.NoError(t, onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 1))))
 		execSQL(t, db, fmt.Sprintf("UPDATE serial_ledger SET last = %d", int64(math.MaxInt64-10)))
-		require.Error(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 11))))
+		require.Error(t, onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 11))))
 		requireResult(t, int64(math.MaxInt64-10))(l.Reserve(t.Context(), days("IS", day, 0, 10)))
 	})
 }
@@ -339,7 +342,7 @@ func execSQL(t *testing.T, db interface {
 	ExecContext(context.Context, string, ...any) (sql.Result, error)
 }, query string) {
 	t.Helper()
-	require.NoError(t, errOf(db.ExecContext(t.Context(), query)), query)
+	require.NoError(t, onlyErr(db.ExecContext(t.Context(), query)), query)
 }
 
 // literal returns text as an SQL literal for the columns with names.

@@ -8,9 +8,10 @@ import (
 )
 
 // old returns the keys of old rows, in key order, that follow a given series and period. remove deletes one row by its
-// key if the row is still old. The youngest period of a series is never old, because it may be the current one. Every
-// series therefore keeps a period, and so its own row, whose period is empty, is still needed and never old either.
-// MariaDB may treat an empty argument as NULL, so old restores it with coalesce.
+// key if the row is still old. The youngest period of a series is never old, because it may be the current one. So
+// every series keeps at least one period, and therefore still needs its separate row, which has an empty period. For
+// this reason, old does not return that row. MariaDB may treat an empty argument as NULL, so old restores it with
+// coalesce.
 const (
 	page = 1000
 
@@ -22,10 +23,10 @@ const (
 	remove = `DELETE FROM {table} WHERE reserved_at < {ago} AND series = {series} AND period = {period}`
 )
 
-// Purge deletes the rows of old periods and returns how many it has deleted. A row is old if its last reservation was
-// made longer than age ago by the database's clock. Purge keeps the youngest period and the calendar of each series.
-// After an error or a canceled call, the count is the number of rows that were deleted by then. If row security, a rule
-// or a trigger protects some of the old rows, Purge deletes the remaining ones and then returns an error.
+// Purge deletes the rows of old periods, and returns how many it has deleted. A row is old if its latest reservation
+// was made longer than age ago by the database's clock. Purge keeps the youngest period and the calendar of each
+// series. After an error or a canceled call, it returns the number of rows that were deleted by then. If row security,
+// a rule or a trigger protects some of the old rows, Purge deletes the remaining ones and then returns an error.
 //
 // age must be longer than the longest period in use plus the time for which periods are prepared ahead. No number of a
 // period may be issued after its row has been deleted, because only the row prevents duplicates if Redis loses the
@@ -40,29 +41,29 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 	var first key // key of the first old row that was not deleted
 	for from := (key{}); ; {
 		var found []key
-		var left map[key]bool
+		var undeleted map[key]bool
 		var deleted int64
 		err := l.do(ctx, "purge", func(c *sql.Conn) (err error) {
-			found, left, deleted, err = l.purge(ctx, c, seconds, from)
+			found, undeleted, deleted, err = l.purge(ctx, c, seconds, from)
 			return err
 		})
 		if err != nil {
 			return purged, err
 		}
 		purged += deleted
-		if len(left) > 0 {
-			// Another Purge may have deleted these rows in the meantime, or a reservation may have renewed them. If the
-			// method old returns them again, they are unchanged.
-			var there []key
+		if len(undeleted) > 0 {
+			// In the meantime, another Purge may have deleted these rows, or reservations may have renewed them. If the
+			// method old still returns a row, that row is unchanged.
+			var remaining []key
 			err := l.do(ctx, "purge", func(c *sql.Conn) (err error) {
-				there, err = l.old(ctx, c, seconds, from)
+				remaining, err = l.old(ctx, c, seconds, from)
 				return err
 			})
 			if err != nil {
 				return purged, err
 			}
-			for _, k := range there {
-				if !left[k] {
+			for _, k := range remaining {
+				if !undeleted[k] {
 					continue
 				}
 				if kept++; kept == 1 {
@@ -73,7 +74,7 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 		if len(found) < page {
 			break
 		}
-		from = found[len(found)-1] // these rows are not queried again, deleted or not
+		from = found[len(found)-1] // the next page begins after these rows, whether or not they were deleted
 	}
 	if kept > 0 {
 		return purged, fmt.Errorf("sqlledger: purge: %d old rows were found but not deleted, such as period %q "+
@@ -90,7 +91,7 @@ func (k key) arguments(seconds int64) arguments {
 	return arguments{"series": []byte(k.series), "period": []byte(k.period), "seconds": seconds, "page": page}
 }
 
-// old returns the keys of the old rows that follow from, in key order, and at most one page of them.
+// old returns the keys of the old rows that follow from, in key order. It returns at most one page of them.
 func (l *Ledger) old(ctx context.Context, c *sql.Conn, seconds int64, from key) ([]key, error) {
 	q := l.sql.old
 	rows, err := c.QueryContext(ctx, q.text, q.bind(from.arguments(seconds))...)
@@ -110,15 +111,15 @@ func (l *Ledger) old(ctx context.Context, c *sql.Conn, seconds int64, from key) 
 }
 
 // purge deletes the rows that old returns, each by its key. On MySQL, a DELETE with a search condition would lock every
-// row that it examines, including rows in use. left contains the keys of the rows that were not deleted.
+// row that it examines, including rows in use. undeleted contains the keys of the rows that were not deleted.
 func (l *Ledger) purge(ctx context.Context, c *sql.Conn, seconds int64, from key) (
-	found []key, left map[key]bool, deleted int64, err error,
+	found []key, undeleted map[key]bool, deleted int64, err error,
 ) {
 	found, err = l.old(ctx, c, seconds, from)
 	if err != nil {
 		return nil, nil, 0, err
 	}
-	left = make(map[key]bool)
+	undeleted = make(map[key]bool)
 	for _, k := range found {
 		r, err := c.ExecContext(ctx, l.sql.remove.text, l.sql.remove.bind(k.arguments(seconds))...)
 		if err != nil {
@@ -129,8 +130,8 @@ func (l *Ledger) purge(ctx context.Context, c *sql.Conn, seconds int64, from key
 			return nil, nil, 0, err
 		}
 		if deleted += n; n == 0 {
-			left[k] = true
+			undeleted[k] = true
 		}
 	}
-	return found, left, deleted, nil
+	return found, undeleted, deleted, nil
 }

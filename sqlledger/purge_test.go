@@ -17,7 +17,7 @@ import (
 // oldRows inserts n old rows of a series, which Purge must delete, and one current row, which is the youngest.
 func oldRows(t *testing.T, d *database, l *sqlledger.Ledger, series string, n int) {
 	t.Helper()
-	require.NoError(t, errOf(l.Reserve(t.Context(), days(series, day, 0, 1))))
+	require.NoError(t, onlyErr(l.Reserve(t.Context(), days(series, day, 0, 1))))
 	values := make([]string, n)
 	for i := range values {
 		values[i] = fmt.Sprintf("(%s, %s, %s, 1, '2020-01-01 00:00:00.000')",
@@ -26,7 +26,7 @@ func oldRows(t *testing.T, d *database, l *sqlledger.Ledger, series string, n in
 	execSQL(t, d.open(t, nil), "INSERT INTO serial_ledger VALUES "+strings.Join(values, ", "))
 }
 
-// Purge deletes old periods, but never the youngest period of a series.
+// Purge must delete old periods, but never the youngest period of a series.
 func TestPurge(t *testing.T) { each(t, purges) }
 
 func purges(t *testing.T, d *database) {
@@ -41,7 +41,7 @@ func purges(t *testing.T, d *database) {
 	// of hours.
 	aged := func(series, period string, hours int) {
 		if period != "" {
-			require.NoError(t, errOf(l.Reserve(t.Context(), days(series, period, 0, 7))))
+			require.NoError(t, onlyErr(l.Reserve(t.Context(), days(series, period, 0, 7))))
 		}
 		if hours > 0 {
 			execSQL(t, db, fmt.Sprintf(
@@ -73,8 +73,9 @@ func purges(t *testing.T, d *database) {
 	requireResult(t, int64(7))(l.Reserve(t.Context(), days("yearly", "2021", 0, 1)))
 }
 
-// Rows that cannot be deleted cause an error, but the others are still deleted. If the context ends, so does Purge.
-func TestPurgeKept(t *testing.T) {
+// If rows cannot be deleted, Purge must return an error, but still delete the others. If the context ends, Purge must
+// return.
+func TestPurgeUndeletableRows(t *testing.T) {
 	const more = 1100 // more rows than Purge reads at once
 	each(t, func(t *testing.T, d *database) {
 		l, admin := d.ledger(t, nil), d.open(t, nil)
@@ -108,11 +109,11 @@ func TestPurgeKept(t *testing.T) {
 			require.Equal(t, want, purged)
 		}
 		stop = true
-		require.ErrorIs(t, errOf(purging.Purge(ctx, 72*time.Hour)), context.Canceled)
+		require.ErrorIs(t, onlyErr(purging.Purge(ctx, 72*time.Hour)), context.Canceled)
 	})
 }
 
-// If another Purge deletes a row during Purge, or if a reservation renews it, Purge returns no error.
+// During a Purge, another Purge deletes a row, or a reservation renews it. Purge must return no error.
 func TestPurgeAtOnce(t *testing.T) {
 	onServers(t, func(t *testing.T, d *database) {
 		l := d.ledger(t, nil)

@@ -17,6 +17,7 @@ type query struct {
 // arguments maps the names of a query's arguments to values.
 type arguments map[string]any
 
+// bind returns the values of the query's arguments in the order of the placeholders.
 func (q query) bind(a arguments) []any {
 	values := make([]any, len(q.args))
 	for i, name := range q.args {
@@ -38,8 +39,9 @@ func (d Dialect) query(text string) (q query) {
 	return q
 }
 
-// A hexText is a string that the database returns in hexadecimal, because the connection may have another character set
-// or, on PostgreSQL, a format of bytea that its driver cannot read. NULL becomes "".
+// A hexText is a string that the database returns in hexadecimal. Otherwise it could arrive changed, because the
+// connection may have another character set or, on PostgreSQL, a format of bytea that its driver cannot read. NULL
+// becomes "".
 type hexText string
 
 // Scan implements [sql.Scanner].

@@ -21,22 +21,23 @@ import (
 
 const (
 	defaultRegisterTable = "serial_explanations"
-	hookPatience         = time.Minute      // time for which a hook repeats its write
-	hookAttempt          = 10 * time.Second // limit of one attempt, because the next one may reach another server
+	hookRetryTime        = time.Minute      // time for which a hook repeats its write
+	hookAttemptTime      = 10 * time.Second // limit of one attempt, because the next one may reach another server
 )
 
-// atLayout is the layout of Explanation.At in statements, in UTC. Explanation.Start has the layout time.DateTime.
+// atLayout is the layout of Explanation.At in statements. The time is in UTC. The layout of Explanation.Start is
+// time.DateTime.
 const atLayout = time.DateTime + ".000000"
 
 // A Register stores explanations of missing numbers in a database table. [Register.Explain] adds one explanation. A
 // [serial.Generator] with [Register.Hooks] adds an explanation for every number that it leaves unused. A Register is
-// safe for use by any number of goroutines, and any number of processes may use the same table at the same time.
+// safe for concurrent use, and any number of processes may use the same table at the same time.
 //
 // A Register adds rows, and never changes or deletes them. After the table has been created, the database's user needs
 // only the rights to SELECT and to INSERT.
 //
-// Unlike a [Ledger], a Register does not check whether the database can lose committed data. A lost explanation leaves
-// a gap unexplained, but it does not cause duplicates.
+// Unlike a [Ledger], a Register does not check whether the database can lose committed data. If an explanation is lost,
+// its number is an unexplained gap, but no number is issued twice.
 type Register struct {
 	runner
 	sql registerStatements
@@ -51,16 +52,16 @@ type registerOptionFunc func(*registerConfig)
 
 func (f registerOptionFunc) applyRegister(c *registerConfig) { f(c) }
 
-// WithRegisterTable sets the name of the table of a [Register]. The rules are those of [WithTable]. It must not be the
-// table of a Ledger.
+// WithRegisterTable sets the name of the table of a [Register], by the rules of [WithTable]. It must not be the table
+// of a Ledger.
 //
 // The default is serial_explanations.
 func WithRegisterTable(name string) RegisterOption {
 	return registerOptionFunc(func(c *registerConfig) { c.table = name })
 }
 
-// NewRegister returns a Register in db. The caller opens and closes db. NewRegister returns an error if db is nil, if
-// the Dialect is unknown, or if [WithTable] does not allow the table name. It does not use the database yet.
+// NewRegister returns a Register in db. The caller opens and closes db. NewRegister does not access the database. It
+// returns an error if db is nil, if the Dialect is unknown, or if [WithTable] does not allow the table name.
 func NewRegister(db *sql.DB, dialect Dialect, opts ...RegisterOption) (*Register, error) {
 	if db == nil {
 		return nil, errors.New("sqlledger: the database is nil")
@@ -76,15 +77,16 @@ func NewRegister(db *sql.DB, dialect Dialect, opts ...RegisterOption) (*Register
 	return &Register{sql: s, runner: runner{
 		db: db, dialect: dialect,
 		table: c.table, name: "register", advice: "use ExplainIn",
-		outdated: "the table was not created for explanations by this version; name another one with WithRegisterTable, " +
-			"and have CreateTable create it",
+		outdated: "the table was not created for a Register by this version; choose another name with WithRegisterTable, " +
+			"and then call CreateTable to create a new table",
 	}}, nil
 }
 
 // CreateTable creates the table if it does not exist. Any number of processes may call it at the same time. The
-// database's user needs the right to create the table (on PostgreSQL even if it exists) and to read it. If the table
-// lacks a column, as the table of a Ledger does, CreateTable returns an error and does not change it. If the table
-// lacks the primary key, either CreateTable or the first call that adds an explanation fails.
+// database's user needs the right to create the table (on PostgreSQL even if it exists) and to read it. If an existing
+// table lacks a column, for example because it is the table of a Ledger, CreateTable returns an error and does not
+// change it. If the table lacks the primary key, either CreateTable or the first call that adds an explanation returns
+// an error.
 func (r *Register) CreateTable(ctx context.Context) error {
 	return r.do(ctx, "create the table", func(c *sql.Conn) error {
 		if _, err := c.ExecContext(ctx, r.sql.schema); err != nil {
@@ -100,17 +102,18 @@ func (r *Register) CreateTable(ctx context.Context) error {
 // are equal; Start is compared as an instant, and At is truncated to microseconds. After an error or a canceled call,
 // it is unknown whether the explanation was added, but you can simply repeat the call.
 //
-// Explain rejects an explanation without contacting the database in these cases:
+// Explain rejects an explanation without accessing the database in these cases:
 //
-//   - if [serial.Explanation.Validate] rejects it
-//   - if Series is not 1 to 255 bytes of printable UTF-8 without spaces, or if Type is not 0 to 64 such bytes
-//   - if Start is not a whole second
-//   - if Start or At is not in the years 1000 to 9999 in UTC
+//   - [serial.Explanation.Validate] rejects it.
+//   - Series is not 1 to 255 bytes of printable UTF-8 without spaces, or Type is not 0 to 64 such bytes.
+//   - Start is not a whole second.
+//   - Start or At is not in the years 1000 to 9999 in UTC.
 //
 // After a deadlock, or if the database reports that a lock is in the way, Explain tries again for up to 30 s or until
-// ctx ends. It returns other errors of the driver wrapped; if ctx has ended, they also match the error of ctx. In a
-// transaction, use [Register.ExplainIn] instead. If the transaction uses the only connection of the pool or, on SQLite,
-// has written to the same file, Explain would wait for the end of that transaction, and then fail.
+// ctx ends. Every other error wraps the driver's error. If ctx has ended, it also matches the error of ctx.
+//
+// In a transaction, use [Register.ExplainIn] instead. If the transaction uses the only connection of the pool or, on
+// SQLite, has written to the same file, Explain would wait for the end of that transaction, and then fail.
 func (r *Register) Explain(ctx context.Context, e serial.Explanation) error {
 	args, err := r.arguments(e)
 	if err != nil {
@@ -119,7 +122,7 @@ func (r *Register) Explain(ctx context.Context, e serial.Explanation) error {
 	return r.insert(ctx, args)
 }
 
-// insert adds an explanation from arguments that have been checked.
+// insert adds an explanation, given as the result of Register.arguments.
 func (r *Register) insert(ctx context.Context, args []any) error {
 	return r.do(ctx, "explain", func(c *sql.Conn) error { return r.insertIn(ctx, c, args) })
 }
@@ -144,9 +147,9 @@ type Execer interface {
 // ExplainIn returns no error, and the transaction can continue.
 //
 // ExplainIn returns an error if tx is nil, or if Explain would reject the explanation. In these cases it sends nothing
-// to the database. Otherwise it executes one statement, and does not repeat it. It returns errors of the driver
-// wrapped. After such an error, or if a context has ended, the state of the transaction depends on the database and the
-// driver, so you must roll it back.
+// to the database. Otherwise it executes one statement, and does not repeat it. If the statement fails, the error wraps
+// the driver's error. The state of the transaction then depends on the database and the driver, so you must roll it
+// back. Also do so if a context has ended.
 //
 // If another transaction is inserting the same explanation, ExplainIn waits until that transaction ends. After that it
 // may fail, and you must repeat your transaction: on PostgreSQL with error 40001, if the other transaction committed
@@ -167,25 +170,24 @@ func (r *Register) ExplainIn(ctx context.Context, tx Execer, e serial.Explanatio
 }
 
 // Explanations returns the explanations of a series, such as "serial:IS", in the period that begins at start, or in all
-// periods if start is zero. They are in the order in which they were recorded by the database's clock. Its resolution
-// is a microsecond, or a millisecond on SQLite. If several explanations cover the same number, an audit therefore uses
-// the one that was recorded last, regardless of At. Explanations that were recorded at the same instant are sorted by
-// At, First and Last, and then in an arbitrary but fixed order. If the database's clock was set back, the order is
-// wrong.
+// periods if start is zero. They are in the order in which they were added, by the database's clock. Its resolution is
+// a microsecond, or a millisecond on SQLite. If several explanations cover the same number, an audit therefore uses the
+// one that was added last, regardless of At. Explanations that were added at the same instant are sorted by At, First
+// and Last, and then in an arbitrary but fixed order. If the database's clock was set back, the order is wrong.
 //
 // Start and At are in UTC. The rows are read while the loop runs, so memory use does not depend on their number. The
 // loop may end early, and every loop runs the query again.
 //
-// A loop uses one connection of the pool until it ends. If the pool has no other, the loop must not use the database.
-// On SQLite, the loop must not write to the same file.
+// A loop uses one connection of the pool until it ends. If the pool has no other connection, the body of the loop must
+// not use the database. On SQLite, it must not write to the same file.
 //
-// If an error occurs, the connection is released, then the error is yielded once, and the loop ends. It is one of the
-// following:
+// If an error occurs, the connection is released. The iterator then yields the error once, and the loop ends. The error
+// is one of the following:
 //
 //   - an error for a series or a start that [Register.Explain] rejects, except a zero start
-//   - an error for a row of another program that Explain would have rejected
+//   - an error for a row that another program has added and that Explain would have rejected
 //   - the error of ctx
-//   - an error of the driver, wrapped
+//   - an error that wraps the driver's error
 func (r *Register) Explanations(ctx context.Context, series string,
 	start time.Time) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
@@ -199,7 +201,7 @@ func (r *Register) Explanations(ctx context.Context, series string,
 	}
 }
 
-// list yields the explanations and returns the error. It returns nil if yield returns false.
+// list yields the explanations and returns the error, if any. It returns nil if yield returns false.
 func (r *Register) list(ctx context.Context, series string, start time.Time,
 	yield func(serial.Explanation, error) bool) error {
 	err, q := checkName("Series", series, 1, maxSeries), &r.sql.all
@@ -215,7 +217,7 @@ func (r *Register) list(ctx context.Context, series string, start time.Time,
 	}
 	defer func() { _ = c.Close() }()
 	query := c.QueryContext
-	if r.dialect == MySQL { // with autocommit off, the connection may be in a transaction with an old snapshot
+	if r.dialect == MySQL { // if autocommit is off, the connection may be in a transaction with an old snapshot
 		tx, err := c.BeginTx(ctx, nil)
 		if err != nil {
 			return err
@@ -251,10 +253,12 @@ func (r *Register) list(ctx context.Context, series string, start time.Time,
 }
 
 // Hooks returns hooks for [serial.WithHooks] that store the explanations of a [serial.Generator]. Only the field Unused
-// is set. If an explanation cannot be added, the hook tries again for a minute, so none is lost in a restart or a
-// failover of the database. After that minute, the hook calls failed with the explanation and the last error, for
-// example to log them. failed runs in the goroutine that calls Unused, and may be nil. When a process ends, the error
-// of [serial.Generator.Flush] lists all explanations that have not been added by then, with the last error.
+// is set. If an explanation cannot be added, the hook tries again for a minute, so that no explanation is lost while
+// the database restarts or fails over. After that minute, the hook calls failed with the explanation and the last
+// error, so that failed can log them. failed may be nil. It runs in the goroutine that calls Unused.
+//
+// When a process ends, the error of [serial.Generator.Flush] lists all explanations that have not been added by then,
+// with the last error.
 func (r *Register) Hooks(failed func(serial.Explanation, error)) serial.Hooks {
 	return serial.Hooks{Unused: func(ctx context.Context, e serial.Explanation) {
 		if err := r.keepExplaining(ctx, e); err != nil && failed != nil {
@@ -263,17 +267,18 @@ func (r *Register) Hooks(failed func(serial.Explanation, error)) serial.Hooks {
 	}}
 }
 
-// keepExplaining does what Explain does, and repeats it for up to a minute until it succeeds.
+// keepExplaining does what Explain does, and repeats it for up to a minute until it succeeds. It reports every attempt
+// with serial.UnusedFailed.
 func (r *Register) keepExplaining(ctx context.Context, e serial.Explanation) error {
 	args, err := r.arguments(e)
 	if err != nil {
 		serial.UnusedFailed(ctx, err)
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, hookPatience)
+	ctx, cancel := context.WithTimeout(ctx, hookRetryTime)
 	defer cancel()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		attempt, end := context.WithTimeout(ctx, hookAttempt)
+		attempt, end := context.WithTimeout(ctx, hookAttemptTime)
 		err := r.insert(attempt, args)
 		end()
 		if serial.UnusedFailed(ctx, err); err == nil {
@@ -287,7 +292,7 @@ func (r *Register) keepExplaining(ctx context.Context, e serial.Explanation) err
 	}
 }
 
-// arguments checks an explanation and returns the arguments for the statement insert.
+// arguments checks an explanation, and returns the arguments for the statement insert.
 func (r *Register) arguments(e serial.Explanation) ([]any, error) {
 	if err := checkFields(e); err != nil {
 		return nil, fmt.Errorf("sqlledger: explain: %w", err)
@@ -302,8 +307,8 @@ func (r *Register) arguments(e serial.Explanation) ([]any, error) {
 	}), nil
 }
 
-// digest returns a hash of the fields. Each field is written as a netstring, so that different lists of fields never
-// produce the same input.
+// digest returns a hash of the fields. Each field is written as a netstring, so that different lists of fields are
+// never hashed as the same text.
 func digest(fields ...any) string {
 	var all strings.Builder
 	for _, field := range fields {
@@ -314,8 +319,8 @@ func digest(fields ...any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// text returns s as an argument. For a server, it is encoded in hexadecimal, because the connection may have another
-// character set.
+// text returns s as an argument of a statement. For a server, s is encoded in hexadecimal, because the connection may
+// have another character set.
 func (r *Register) text(s string) any {
 	if r.dialect == SQLite {
 		return s
@@ -323,7 +328,7 @@ func (r *Register) text(s string) any {
 	return hex.EncodeToString([]byte(s))
 }
 
-// column returns the destination for a column that contains a string as sent by text.
+// column returns the destination for a column with a string, in the form in which the statements return it.
 func (r *Register) column(s *string) any {
 	if r.dialect == SQLite {
 		return s
@@ -331,17 +336,17 @@ func (r *Register) column(s *string) any {
 	return (*hexText)(s)
 }
 
-// checkFields returns an error if the explanation does not fit the table.
+// checkFields returns an error if the table cannot store the explanation.
 func checkFields(e serial.Explanation) error {
 	return cmp.Or(e.Validate(), checkName("Series", e.Series, 1, maxSeries), checkName("Type", e.Type, 0, maxText),
 		checkStart(e.Start), checkYear("At", e.At))
 }
 
-// checkName checks a series or a type. Spaces are not allowed, because MySQL ignores trailing spaces when it compares
-// strings.
-func checkName(field, name string, least, most int) error {
-	if len(name) < least || len(name) > most {
-		return fmt.Errorf("%s has %d bytes: want %d to %d", field, len(name), least, most)
+// checkName returns an error if a series or a type cannot be stored. Spaces are not allowed, because MySQL ignores
+// trailing spaces when it compares strings.
+func checkName(field, name string, minLen, maxLen int) error {
+	if len(name) < minLen || len(name) > maxLen {
+		return fmt.Errorf("%s has %d bytes: want %d to %d", field, len(name), minLen, maxLen)
 	}
 	refused := func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }
 	if !utf8.ValidString(name) || strings.ContainsFunc(name, refused) {

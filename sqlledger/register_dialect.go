@@ -7,10 +7,11 @@ import (
 
 // These statements create the table of a Register with its default name, as [Register.CreateTable] does. They are for
 // programs that manage their schema themselves. A table may have additional columns if these have defaults. All strings
-// are compared byte by byte, and all instants are in UTC. explained_by and explained_at are the fields By and At.
-// recorded_at is the time of the database's clock when the row was written. digest is a hash of all fields. A program
-// that adds rows itself sets digest to any unique string. It sets recorded_at to clock_timestamp() on PostgreSQL, to
-// UTC_TIMESTAMP(6) on MySQL, and to strftime('%Y-%m-%d %H:%M:%f', 'now') on SQLite.
+// are compared byte by byte, and all instants are in UTC. explained_by and explained_at contain the fields By and At.
+// recorded_at is the time of the database's clock when the row was written. digest is a hash of all fields.
+//
+// Other programs may add rows. They must set digest to any unique string, and recorded_at to the current time, which is
+// clock_timestamp() on PostgreSQL, UTC_TIMESTAMP(6) on MySQL, and strftime('%Y-%m-%d %H:%M:%f', 'now') on SQLite.
 //
 // The table is meant to be read by people, so the columns have the database's own types for strings and instants:
 //
@@ -65,13 +66,13 @@ const (
 ) WITHOUT ROWID`
 )
 
-// registerStatements contains the statements of a Register. In their texts, {table} stands for the quoted table, and
-// other names in braces are arguments; see Register.arguments. Strings are sent to servers, and returned by them, in
+// registerStatements contains the statements of a Register. In their texts, {table} stands for the quoted table. Other
+// names in braces are arguments; see Register.arguments. Strings are sent to servers, and returned by them, in
 // hexadecimal.
 type registerStatements struct {
 	schema              string
 	check, insert, list query
-	all                 query // list without its condition after {and}
+	all                 query // list without the condition that follows {and}
 }
 
 const (
@@ -103,7 +104,7 @@ var registers = map[Dialect]registerStatements{
 	},
 	MySQL: {
 		schema: MySQLRegisterSchema,
-		// FORCE INDEX fails if the table has no primary key. Without the key, insert would add the same explanation twice.
+		// FORCE INDEX fails if the table has no primary key. Without the key, insert could add the same explanation twice.
 		check: query{text: registerCheck + "FORCE INDEX (PRIMARY) LIMIT 0"},
 		// If MariaDB's sql_mode contains EMPTY_STRING_IS_NULL, an empty argument becomes NULL.
 		insert: query{text: `INSERT INTO {table} (` + registerColumns + `) VALUES (
@@ -128,8 +129,9 @@ var registers = map[Dialect]registerStatements{
 	},
 }
 
-// mysqlDuplicate matches MySQL's error for an existing row. This error undoes only the statement, so the transaction
-// can continue. INSERT IGNORE would hide other errors too, and ON DUPLICATE KEY UPDATE needs the right to change rows.
+// mysqlDuplicate matches MySQL's error for a row that exists already. This error undoes only the statement, so the
+// transaction can continue. The statement is not an INSERT IGNORE, which would also hide other errors. ON DUPLICATE KEY
+// UPDATE is not used, because it needs the right to change rows.
 var mysqlDuplicate = regexp.MustCompile(`(?i)\berror 1062\b.*\bPRIMARY\b`)
 
 // forRegister returns the statements of d for a Register with the given table name.

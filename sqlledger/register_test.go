@@ -91,7 +91,7 @@ func TestRegister(t *testing.T) {
 	each(t, func(t *testing.T, d *database) { registers(t, d, newRegister(t, d, d.open(t, nil))) })
 }
 
-// Explanations are returned in the order in which they were recorded by the database's clock, whatever their At, the
+// Explanations must be returned in the order in which they were added by the database's clock, whatever their At, the
 // time zone of the connection and the age of the transaction. An explanation that is added again keeps its position. A
 // zero start means all periods.
 func TestRegisterOrder(t *testing.T) {
@@ -134,7 +134,7 @@ func TestRegisterOrder(t *testing.T) {
 		other.Series = "serial:IS2"
 		require.NoError(t, here.Explain(t.Context(), other))
 		requireResult(t, want)(collect(here, "serial:IS", time.Time{}))
-		require.ErrorContains(t, errOf(collect(here, "", time.Time{})), `sqlledger: explanations of "": Series has 0 bytes`)
+		require.ErrorContains(t, onlyErr(collect(here, "", time.Time{})), `sqlledger: explanations of "": Series has 0 bytes`)
 	})
 }
 
@@ -227,7 +227,7 @@ func registers(t *testing.T, d *database, r *sqlledger.Register) {
 	require.Len(t, list(t, r), len(all))
 }
 
-// The digest is the same in all versions: SHA-256 of the fields as netstrings.
+// The digest must be the same in all versions: SHA-256 of the fields as netstrings.
 func TestRegisterDigest(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
@@ -239,7 +239,7 @@ func TestRegisterDigest(t *testing.T) {
 	})
 }
 
-// If callers add the same explanations at the same time, none fails, and each explanation is stored once.
+// Several callers add the same explanations at the same time. None may fail, and each explanation must be stored once.
 func TestRegisterAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		const callers, rounds = 8, 4
@@ -266,10 +266,10 @@ func TestRegisterAtOnce(t *testing.T) {
 	})
 }
 
-// A Ledger's table and one that lacks a column cause errors, and stay as they are.
-func TestRegisterOtherTable(t *testing.T) {
-	const advice = "the table was not created for explanations by this version; name another one with " +
-		"WithRegisterTable, and have CreateTable create it"
+// A Ledger's table, and a table that lacks a column, must cause errors and stay unchanged.
+func TestRegisterUnsuitableTable(t *testing.T) {
+	const advice = "the table was not created for a Register by this version; choose another name with " +
+		"WithRegisterTable, and then call CreateTable to create a new table"
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
 		l := newLedger(t, d, db)
@@ -280,7 +280,7 @@ func TestRegisterOtherTable(t *testing.T) {
 			tx := begin(t, db)
 			for _, err := range []error{
 				r.CreateTable(t.Context()), r.Explain(t.Context(), void(1)), r.ExplainIn(t.Context(), tx, void(1)),
-				errOf(collect(r, "serial:IS", midnight)),
+				onlyErr(collect(r, "serial:IS", midnight)),
 			} {
 				require.ErrorContains(t, err, advice)
 			}
@@ -300,7 +300,7 @@ func TestRegisterOtherTable(t *testing.T) {
 	})
 }
 
-// What cannot be stored is refused without the database.
+// An explanation that cannot be stored must be rejected without access to the database.
 func TestRegisterRefused(t *testing.T) {
 	r, err := sqlledger.NewRegister(new(sql.DB), sqlledger.PostgreSQL)
 	require.NoError(t, err)
@@ -342,13 +342,13 @@ func TestRegisterRefused(t *testing.T) {
 	for _, tx := range []sqlledger.Execer{nil, (*sql.Tx)(nil)} {
 		require.EqualError(t, r.ExplainIn(t.Context(), tx, void(1)), "sqlledger: explain: the transaction is nil")
 	}
-	require.EqualError(t, errOf(collect(r, "", midnight)),
+	require.EqualError(t, onlyErr(collect(r, "", midnight)),
 		`sqlledger: explanations of "" from 2021-10-24T00:00:00Z: Series has 0 bytes: want 1 to 255`)
-	require.ErrorContains(t, errOf(collect(r, "serial:IS", midnight.Add(1))), ": want whole seconds")
+	require.ErrorContains(t, onlyErr(collect(r, "serial:IS", midnight.Add(1))), ": want whole seconds")
 }
 
-// An explanation added in the caller's transaction is stored if that commits, and adding it again does not end the
-// transaction.
+// An explanation that is added in the caller's transaction must be stored if the transaction is committed. Adding it
+// again must not end the transaction.
 func TestExplainIn(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
@@ -383,19 +383,19 @@ func TestExplainIn(t *testing.T) {
 		_ = conn.Close() // some drivers have already closed the connection
 		require.Equal(t, []serial.Explanation{void(1), void(2), void(3)}, list(t, r))
 
-		// Explain waits for the transaction until its context ends. The error must name the remedy.
+		// Explain waits for the transaction until its context ends. The error must contain the remedy.
 		tx := begin(t, db)
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		err = r.Explain(ctx, void(5))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "it waits for itself: use ExplainIn, or give the register a pool of its own")
+		require.ErrorContains(t, err, "it waits for itself: use ExplainIn, or give the register a separate pool")
 		require.NoError(t, tx.Rollback())
 	})
 }
 
-// A loop uses its connection until the loop ends, in any way, and every loop runs the query again.
-func TestExplanationsEnd(t *testing.T) {
+// A loop must use its connection until the loop ends, however it ends, and every loop must run the query again.
+func TestExplanationsReleaseConnection(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		if d.dialect == sqlledger.MySQL {
 			d = d.with("autocommit=0")
@@ -450,8 +450,9 @@ func TestExplanationsEnd(t *testing.T) {
 	})
 }
 
-// Another program's row that breaks the bounds causes an error that names it, after the rows before it.
-func TestExplanationsOfOthers(t *testing.T) {
+// Another program has added a row that Explain would reject. The loop must yield the rows before it, and then an error
+// that identifies the row.
+func TestExplanationsFromOtherPrograms(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
 		r := newRegister(t, d, db)
@@ -492,7 +493,7 @@ func TestExplanationsOfOthers(t *testing.T) {
 	})
 }
 
-// With the rights to read and to insert, all methods work, but rows cannot be changed or deleted.
+// A user has only the rights to read and to insert. All methods must work, and rows cannot be changed or deleted.
 func TestRegisterRights(t *testing.T) {
 	onServers(t, func(t *testing.T, d *database) {
 		admin := d.open(t, nil)
@@ -502,7 +503,7 @@ func TestRegisterRights(t *testing.T) {
 			execSQL(t, admin, "CREATE ROLE "+user)
 			t.Cleanup(func() { // a role is not dropped with its schema, and cannot be dropped while it has rights
 				for _, query := range []string{"DROP OWNED BY ", "DROP ROLE "} {
-					require.NoError(t, errOf(admin.Exec(query+user)))
+					require.NoError(t, onlyErr(admin.Exec(query+user)))
 				}
 			})
 			execSQL(t, admin, "GRANT USAGE ON SCHEMA "+d.name+" TO "+user)
@@ -511,7 +512,7 @@ func TestRegisterRights(t *testing.T) {
 		} else {
 			user = "u" + user[max(0, len(user)-15):] // old versions allow at most 16 characters
 			execSQL(t, admin, "CREATE USER "+user)
-			t.Cleanup(func() { require.NoError(t, errOf(admin.Exec("DROP USER "+user))) })
+			t.Cleanup(func() { require.NoError(t, onlyErr(admin.Exec("DROP USER "+user))) })
 			execSQL(t, admin, "GRANT SELECT, INSERT ON serial_explanations TO "+user)
 			config, err := mysql.ParseDSN(d.dsn)
 			require.NoError(t, err)
@@ -526,7 +527,7 @@ func TestRegisterRights(t *testing.T) {
 		}
 		require.Equal(t, []serial.Explanation{void(1)}, list(t, r))
 		for _, change := range []string{"UPDATE serial_explanations SET reason = 'x'", "DELETE FROM serial_explanations"} {
-			require.Error(t, errOf(db.ExecContext(t.Context(), change)))
+			require.Error(t, onlyErr(db.ExecContext(t.Context(), change)))
 		}
 	})
 }
@@ -589,7 +590,7 @@ func TestRegisterHooks(t *testing.T) {
 
 // The database is unavailable when a process wants to end. The error of Flush lists the explanations that were not
 // stored, with the database's error. After the database has returned, Flush stores all of them.
-func TestRegisterAtTheEnd(t *testing.T) {
+func TestFlushWithoutDatabase(t *testing.T) {
 	d := sqlite3(t)
 	plain := newRegister(t, d, d.open(t, nil))
 	var away atomic.Bool

@@ -16,30 +16,31 @@ import (
 // this transaction ends.
 //
 // The series must have 1 to 255 bytes, and the period, the calendar and the print mark 1 to 64 bytes each. r.Above must
-// be 0 to 10^15-1, and r.N 1 to 10^15-1. Reserve rejects other arguments without using the database. The database
-// rejects a last sequence above 2^63-1.
+// be 0 to 10^15-1, and r.N 1 to 10^15-1. Reserve rejects other arguments without accessing the database. If the last
+// sequence of the block would be larger than 2^63-1, the database rejects it.
 //
 // The first reservation of a series determines its calendar, and the first reservation of a period determines its print
 // mark. If a later reservation has a different calendar or print mark, the error matches [serial.ErrConflict], and
 // nothing is reserved. [Ledger.Purge] removes print marks with their periods, but never a calendar.
 //
-// Do not wait for Reserve in a transaction that uses the only connection of the pool or, on SQLite, has written to the
-// same file. Reserve would then wait for that transaction until ctx ends. The error mentions this possibility.
+// Do not call Reserve, and do not take a number that needs it, while the same goroutine has a transaction open that
+// uses the only connection of the pool or, on SQLite, has written to the same file. Reserve would wait for that
+// transaction until ctx ends. The error mentions this possibility.
 //
 // After a deadlock, or if the database reports that a lock is in the way, Reserve tries again for up to 30 s or until
-// ctx ends. It returns other errors of the driver wrapped; if ctx has ended, they also match the error of ctx. After an
+// ctx ends. Every other error wraps the driver's error. If ctx has ended, it also matches the error of ctx. After an
 // error or a canceled call, the block may have been reserved, and is then a gap.
 func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64, err error) {
 	for _, a := range []struct {
 		name             string
 		value, from, max int64
 	}{
-		{"the length of series", int64(len(r.Series)), 1, maxSeries},
-		{"the length of period", int64(len(r.Period)), 1, maxText},
-		{"the length of calendar", int64(len(r.Calendar)), 1, maxText},
-		{"the length of print", int64(len(r.Print)), 1, maxText},
-		{"above", r.Above, 0, maxSeq},
-		{"n", r.N, 1, maxSeq},
+		{"the length of Series", int64(len(r.Series)), 1, maxSeries},
+		{"the length of Period", int64(len(r.Period)), 1, maxText},
+		{"the length of Calendar", int64(len(r.Calendar)), 1, maxText},
+		{"the length of Print", int64(len(r.Print)), 1, maxText},
+		{"Above", r.Above, 0, maxSeq},
+		{"N", r.N, 1, maxSeq},
 	} {
 		if a.value < a.from || a.value > a.max {
 			return 0, fmt.Errorf("sqlledger: %s is %d: want %d to %d", a.name, a.value, a.from, a.max)
@@ -55,8 +56,8 @@ func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64
 	return after, nil
 }
 
-// reserve does what Reserve does, in a transaction that has begun. The caller must not commit the transaction after an
-// error.
+// reserve does the work of Reserve on a connection on which a transaction has begun. After an error, the caller must
+// not commit the transaction.
 func (l *Ledger) reserve(ctx context.Context, c *sql.Conn, r serial.Reservation) (after int64, err error) {
 	args := arguments{
 		"series": []byte(r.Series), "period": []byte(r.Period), "calendar": []byte(r.Calendar), "print": []byte(r.Print),
@@ -85,7 +86,7 @@ func (l *Ledger) reserve(ctx context.Context, c *sql.Conn, r serial.Reservation)
 	if err := r.Check(string(calendar), string(printMark)); err != nil {
 		return 0, err
 	}
-	if q := l.sql.kept; q.text != "" {
+	if q := l.sql.verify; q.text != "" {
 		var last int64
 		err := c.QueryRowContext(ctx, q.text, q.bind(args)...).Scan(&last)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -105,8 +106,8 @@ func (l *Ledger) reserve(ctx context.Context, c *sql.Conn, r serial.Reservation)
 		}
 	}
 	if !l.schema.CompareAndSwap(nil, &schema) && *l.schema.Load() != schema {
-		return 0, fmt.Errorf("the table is in %s on this connection, but was in %s: name the schema with WithTable",
-			schema, *l.schema.Load())
+		return 0, fmt.Errorf("on this connection, the table is in schema %s, but earlier it was in %s; include the schema "+
+			"in the name that you pass to WithTable", schema, *l.schema.Load())
 	}
 	return after, nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-const patience = 30 * time.Second // time for which a transaction is repeated after deadlocks and lock waits
+const retryTime = 30 * time.Second // time for which a transaction is repeated after deadlocks and lock timeouts
 
 // A runner runs the transactions of a Ledger or a Register.
 type runner struct {
@@ -21,9 +21,11 @@ type runner struct {
 	dialect Dialect
 	durable bool // whether commits must be durable on SQLite
 
-	// For error messages: the table, the name of its purpose, advice for a caller that has a transaction open, and
-	// advice if the table has the wrong columns.
-	table, name, advice, outdated string
+	// The following strings are for error messages.
+	table    string
+	name     string // "ledger" or "register"
+	advice   string // advice for a caller that has a transaction open
+	outdated string // advice if the table has the wrong columns
 }
 
 // An unfitError wraps the database's error for a table that is missing or has the wrong columns.
@@ -35,20 +37,20 @@ type unfitError struct {
 func (e unfitError) Error() string { return e.remedy + ": " + e.error.Error() }
 func (e unfitError) Unwrap() error { return e.error }
 
-// Remedy returns what the user can do. Package serialcmd prints it.
+// Remedy returns an instruction for the user, which package serialcmd prints.
 func (e unfitError) Remedy() string { return e.remedy }
 
-// do runs f in a transaction, and repeats the transaction after errors that allow it.
+// do runs f in a transaction, and repeats the transaction after errors that allow this.
 func (r *runner) do(ctx context.Context, what string, f func(*sql.Conn) error) error {
-	end := time.Now().Add(patience)
+	end := time.Now().Add(retryTime)
 	var before error // error of the previous attempt
 	for wait := time.Millisecond; ; wait = min(2*wait, 64*time.Millisecond) {
 		again, err := r.try(ctx, f)
 		if err == nil {
 			return nil
 		}
-		// If ctx has ended during a repetition, return the error that caused the repetition, because it is more helpful
-		// than the error of ctx.
+		// If ctx has ended during a repetition, return the error of the previous attempt, because it is more helpful than
+		// the error of ctx.
 		if before != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			again, err = true, before
 		}
@@ -61,21 +63,21 @@ func (r *runner) do(ctx context.Context, what string, f func(*sql.Conn) error) e
 			}
 		}
 		if again && r.dialect == SQLite {
-			err = fmt.Errorf("%w: another connection is writing to this file; %s, or keep the %s in a file of its own",
-				err, r.itself(), r.name)
+			err = fmt.Errorf("%w: another connection is writing to this file; %s, or keep the %s in a separate file",
+				err, r.selfWaitAdvice(), r.name)
 		}
 		return r.failed(ctx, what, err)
 	}
 }
 
-// failed returns the error for the caller. It adds advice if the table is missing or has the wrong columns, and the
-// error of ctx if ctx has ended.
+// failed returns the error for the caller. If the table is missing or has the wrong columns, it adds advice. If ctx has
+// ended, the result also matches the error of ctx.
 func (r *runner) failed(ctx context.Context, what string, err error) error {
 	switch {
 	case r.dialect.outdated(err):
 		err = unfitError{err, r.outdated}
 	case r.dialect.missing(err) && strings.Contains(err.Error(), r.table): // a trigger may need other tables
-		err = unfitError{err, fmt.Sprintf("the table %s does not exist: call CreateTable, which creates it, or correct the "+
+		err = unfitError{err, fmt.Sprintf("the table %s does not exist: call CreateTable to create it, or correct the "+
 			"connection if the table is in another database or schema", r.table)}
 	}
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
@@ -84,31 +86,30 @@ func (r *runner) failed(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("sqlledger: %s: %w", what, err)
 }
 
-// itself returns advice for a caller that has waited without success. It may have waited for its own transaction, which
-// cannot be detected here.
-func (r *runner) itself() string {
+// selfWaitAdvice returns advice for a caller that has waited without success. The caller may have waited for its own
+// transaction, but that cannot be detected here.
+func (r *runner) selfWaitAdvice() string {
 	return "if the caller has a transaction open here, it waits for itself: " + r.advice
 }
 
-// try runs f once in a transaction, and reports whether the transaction may be repeated. It does not use a [sql.Tx],
-// because with some drivers Commit does not return when the context ends, and because a sql.Tx does not support BEGIN
-// IMMEDIATE.
+// try runs f once in a transaction, and reports whether the transaction may be repeated. It does not use a [sql.Tx].
+// With some drivers, the method Commit of a sql.Tx does not return when the context ends, and a sql.Tx does not support
+// BEGIN IMMEDIATE.
 func (r *runner) try(ctx context.Context, f func(*sql.Conn) error) (again bool, err error) {
 	waits := r.db.Stats().WaitCount
 	c, err := r.db.Conn(ctx)
 	if pool := r.db.Stats(); err != nil && ctx.Err() != nil && pool.WaitCount > waits {
-		return false, fmt.Errorf("%w: all connections of the pool were in use (it has %d); %s, or give the %s a pool "+
-			"of its own",
-			err, pool.MaxOpenConnections, r.itself(), r.name)
+		return false, fmt.Errorf("%w: all connections of the pool were in use (it has %d); %s, or give the %s a separate "+
+			"pool", err, pool.MaxOpenConnections, r.selfWaitAdvice(), r.name)
 	}
 	if err != nil {
 		return r.dialect.again(err, false), err
 	}
 	defer func() { _ = c.Close() }()
 	if r.dialect == SQLite {
-		settings := []func(context.Context, *sql.Conn) (func(), error){hurrySQLite}
+		settings := []func(context.Context, *sql.Conn) (func(), error){shortenBusyTimeout}
 		if r.durable {
-			settings = append(settings, keepSQLite)
+			settings = append(settings, makeDurable)
 		}
 		for _, set := range settings {
 			restore, err := set(ctx, c)
@@ -133,14 +134,14 @@ func (r *runner) try(ctx context.Context, f func(*sql.Conn) error) (again bool, 
 	if err == nil {
 		return false, nil
 	}
-	conflict := errors.Is(err, serial.ErrConflict) // found by this package, not by the database
+	conflict := errors.Is(err, serial.ErrConflict) // not an error of the database
 	again = !conflict && r.dialect.again(err, committing)
 	if (again || conflict) && ctx.Err() == nil {
 		if _, failed := c.ExecContext(ctx, "ROLLBACK"); failed == nil {
 			return again, err
 		}
 	}
-	// Close this connection: its transaction may still be open, or its server may be a former primary.
+	// Close this connection, because its transaction may still be open, or its server may be a former primary.
 	_ = c.Raw(func(any) error { return driver.ErrBadConn })
 	return again, err
 }

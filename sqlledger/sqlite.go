@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// keepSQLite makes commits durable on this connection until restore is called. It returns an error if SQLite cannot
+// makeDurable makes commits on this connection durable until restore is called. It returns an error if SQLite cannot
 // make them durable. It must be called before a transaction begins.
-func keepSQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
+func makeDurable(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	var file, journal string
 	var synchronous int
 	for _, q := range []struct {
@@ -27,15 +27,15 @@ func keepSQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 			return nil, err
 		}
 	}
-	// Every connection to :memory: has a separate database, and would reserve the same block again.
+	// Every connection to :memory: has a separate database, so every connection would reserve the same block.
 	if file == "" {
 		return nil, lossy("it is in memory or temporary")
 	}
 	if slices.Contains([]string{"off", "memory"}, journal) {
 		return nil, lossy("journal_mode is " + journal)
 	}
-	// With a synchronous setting below FULL, a power failure can lose the latest commits. With FULL it can lose them,
-	// too, unless the journal is a WAL.
+	// If synchronous is below FULL, a power failure can lose the latest commits. If it is FULL, a power failure can still
+	// lose them, unless the journal is a WAL.
 	const extra = 3
 	if synchronous == extra {
 		return func() {}, nil
@@ -44,15 +44,15 @@ func keepSQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 		return nil, err
 	}
 	return func() {
-		// If this fails, later commits on the connection are slower, but still safe.
+		// If this statement fails, later commits on the connection are slower, but still safe.
 		_, _ = c.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA main.synchronous = %d", synchronous))
 	}, nil
 }
 
-// hurrySQLite reduces the busy timeout of the connection until restore is called, so that SQLite stops waiting for a
-// lock well before ctx ends. Otherwise the wait could outlast ctx, and the error would not mention the lock. Some
-// drivers do not interrupt this wait, and SQLite adds up the requested sleeps, not the actual time.
-func hurrySQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
+// shortenBusyTimeout reduces the busy timeout of the connection until restore is called, so that SQLite stops waiting
+// for a lock well before ctx ends. Otherwise the wait could last longer than ctx, and the error would not mention the
+// lock. Some drivers do not interrupt this wait, and SQLite adds up the requested sleeps, not the actual time.
+func shortenBusyTimeout(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	end, ok := ctx.Deadline()
 	if !ok {
 		return func() {}, nil
@@ -67,7 +67,7 @@ func hurrySQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	}
 	set := func(ctx context.Context, value int64) error {
 		_, err := c.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", value))
-		if err != nil { // the timeout may have been set anyway, and would be too short for the next user of the connection
+		if err != nil { // the timeout may have been set all the same, and would be too short for later users
 			_ = c.Raw(func(any) error { return driver.ErrBadConn }) // closes the connection
 		}
 		return err
@@ -78,6 +78,7 @@ func hurrySQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	return func() { _ = set(context.WithoutCancel(ctx), usual) }, nil
 }
 
+// lossy returns the error for a database in which a committed block could be lost.
 func lossy(why string) error {
-	return errors.New("the database can lose what it commits: " + why)
+	return errors.New("the database can lose committed data: " + why)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// If a connection has a temporary table with the name of the ledger's table, nothing may be reserved in the temporary
+// On one connection, a temporary table has the name of the ledger's table. Nothing may be reserved in the temporary
 // table.
-func TestHidden(t *testing.T) {
+func TestHiddenTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		schemas := map[sqlledger.Dialect][]string{
 			sqlledger.PostgreSQL: {sqlledger.PostgreSQLSchema},
@@ -29,7 +29,7 @@ func TestHidden(t *testing.T) {
 				requireResult(t, int64(10))(after, err)
 				continue
 			}
-			require.ErrorContains(t, err, "sqlledger: reserve: the database can lose what it commits: the table is ")
+			require.ErrorContains(t, err, "sqlledger: reserve: the database can lose committed data: the table is ")
 			require.ErrorContains(t, err, "temporary")
 			// If the name includes the schema, the temporary table still hides the table on MySQL, but not on PostgreSQL.
 			named := d.ledgerOn(t, db, sqlledger.WithTable(d.name+".serial_ledger"))
@@ -49,12 +49,13 @@ func TestHidden(t *testing.T) {
 		execSQL(t, db, "CREATE TEMPORARY TABLE pg_class AS "+
 			"SELECT oid, relnamespace, 'p'::\"char\" AS relpersistence FROM pg_class")
 		l := d.ledgerOn(t, db)
-		require.ErrorContains(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))), "the table is unlogged or temporary")
+		err := onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 10)))
+		require.ErrorContains(t, err, "the table is unlogged or temporary")
 	})
 }
 
-// If the table is missing, the error of every call names the table, and CreateTable as the remedy. If another table is
-// missing, the error does not.
+// If the table is missing, the error of every call must contain its name, and CreateTable as the remedy. If another
+// table is missing, the error must not contain them.
 func TestMissingTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
@@ -63,10 +64,10 @@ func TestMissingTable(t *testing.T) {
 		tx := begin(t, db)
 		for table, errs := range map[string][]error{
 			"Numbers": {
-				errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))), errOf(l.Purge(t.Context(), 72*time.Hour)),
+				onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 10))), onlyErr(l.Purge(t.Context(), 72*time.Hour)),
 			},
 			"Reasons": {
-				r.Explain(t.Context(), void(1)), errOf(collect(r, "serial:IS", midnight)),
+				r.Explain(t.Context(), void(1)), onlyErr(collect(r, "serial:IS", midnight)),
 				r.ExplainIn(t.Context(), tx, void(1)),
 			},
 		} {
@@ -94,13 +95,13 @@ func TestMissingTable(t *testing.T) {
 		}
 		execSQL(t, db, "CREATE TRIGGER notes AFTER INSERT ON serial_ledger FOR EACH ROW "+body)
 		execSQL(t, db, "DROP TABLE other")
-		err := errOf(l.Reserve(t.Context(), days("IS", day, 0, 10)))
+		err := onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 10)))
 		require.ErrorContains(t, err, "other")
 		require.NotContains(t, err.Error(), "CreateTable")
 	})
 }
 
-// If the name refers to a table of another schema on one connection, nothing is reserved there.
+// On one connection, the name refers to a table of another schema. Nothing may be reserved there.
 func TestOtherSchema(t *testing.T) {
 	onServers(t, func(t *testing.T, d *database) {
 		to := map[sqlledger.Dialect]string{sqlledger.PostgreSQL: "SET search_path = ", sqlledger.MySQL: "USE "}[d.dialect]
@@ -114,17 +115,17 @@ func TestOtherSchema(t *testing.T) {
 		requireResult(t, int64(0))(l.Reserve(t.Context(), days("IS", day, 0, 10)))
 		execSQL(t, db, to+other.name)
 		_, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
-		require.EqualError(t, err, fmt.Sprintf("sqlledger: reserve: the table is in %s on this connection, but was in "+
-			"%s: name the schema with WithTable", other.name, d.name))
+		require.EqualError(t, err, fmt.Sprintf("sqlledger: reserve: on this connection, the table is in schema %s, but "+
+			"earlier it was in %s; include the schema in the name that you pass to WithTable", other.name, d.name))
 		execSQL(t, db, to+d.name)
 		requireResult(t, int64(10))(l.Reserve(t.Context(), days("IS", day, 0, 10)))
 	})
 }
 
-// If a trigger changes the row that Reserve writes, nothing is reserved.
-func TestAltered(t *testing.T) {
-	const altered = "sqlledger: reserve: the database can lose what it commits: a trigger or a rule changes what is " +
-		"written"
+// A trigger changes the row that Reserve writes. Nothing may be reserved.
+func TestRowChangedByTrigger(t *testing.T) {
+	const altered = "sqlledger: reserve: the database can lose committed data: a trigger or a rule changes the written " +
+		"row"
 	type trigger struct{ when, does string }
 	triggers := map[sqlledger.Dialect][]trigger{
 		sqlledger.PostgreSQL: {
@@ -183,7 +184,7 @@ func TestAltered(t *testing.T) {
 					execSQL(t, db, query)
 				}
 				for range 2 {
-					require.EqualError(t, errOf(l.Reserve(t.Context(), days(series, day, 0, 10))), altered)
+					require.EqualError(t, onlyErr(l.Reserve(t.Context(), days(series, day, 0, 10))), altered)
 				}
 				execSQL(t, db, drop(d))
 				requireResult(t, kept)(l.Reserve(t.Context(), days(series, day, 0, 10)))
@@ -200,9 +201,9 @@ func TestMySQLKeys(t *testing.T) {
 		db := d.open(t, nil)
 		execSQL(t, db, strings.Replace(sqlledger.MySQLSchema, "PRIMARY KEY", "KEY", 1))
 		l := newLedger(t, d, db)
-		require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))))
+		require.NoError(t, onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 10))))
 		for range 2 {
-			require.ErrorContains(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))), "series and period are not unique")
+			require.ErrorContains(t, onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 10))), "series and period are not unique")
 		}
 	})
 	t.Run("auto increment", func(t *testing.T) {

@@ -13,8 +13,9 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// A caller reserves a block in a transaction that uses the only connection of the pool. The error must mention that the
-// caller may have waited for itself. On SQLite, more connections do not help, because the file allows only one writer.
+// A caller reserves a block while its own transaction uses the only connection of the pool. The error must mention that
+// the caller may have waited for itself. On SQLite, more connections do not help, because the file allows only one
+// writer.
 func TestWaitsForItself(t *testing.T) {
 	const advice = "take the number before the transaction begins, or "
 	each(t, func(t *testing.T, d *database) {
@@ -25,9 +26,9 @@ func TestWaitsForItself(t *testing.T) {
 		err := reserveWithin(t, l, time.Second)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "all connections of the pool were in use (it has 1)")
-		require.ErrorContains(t, err, advice+"give the ledger a pool of its own")
+		require.ErrorContains(t, err, advice+"give the ledger a separate pool")
 		require.NoError(t, tx.Rollback())
-		require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 1))))
+		require.NoError(t, onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 1))))
 	})
 	for _, busy := range []string{"0", "60000"} { // while the driver waits for the file, it ignores the context
 		t.Run("SQLite/"+busy, func(t *testing.T) {
@@ -36,15 +37,15 @@ func TestWaitsForItself(t *testing.T) {
 			db := d.open(t, nil)
 			l := newLedger(t, d, db)
 			tx := begin(t, db)
-			require.NoError(t, errOf(tx.Exec("CREATE TABLE orders (number text)")))
+			require.NoError(t, onlyErr(tx.Exec("CREATE TABLE orders (number text)")))
 			// SQLite adds up the sleeps that it requests, but on a busy machine, especially the short first ones take longer.
 			err := reserveWithin(t, l, 4*time.Second)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.ErrorContains(t, err, "is locked")
 			require.ErrorContains(t, err, "another connection is writing to this file")
-			require.ErrorContains(t, err, advice+"keep the ledger in a file of its own")
+			require.ErrorContains(t, err, advice+"keep the ledger in a separate file")
 			require.NoError(t, tx.Rollback())
-			require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 1))))
+			require.NoError(t, onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 1))))
 			db.SetMaxOpenConns(1)
 			require.Equal(t, busy, value[string](t, db, "PRAGMA busy_timeout"), "only for the reservation")
 		})
@@ -53,7 +54,7 @@ func TestWaitsForItself(t *testing.T) {
 
 // A context ends while a reservation changes the busy timeout of a connection. No connection may remain in the pool
 // with a timeout that is too short.
-func TestWaitChangedAtTheEnd(t *testing.T) {
+func TestBusyTimeoutAfterCancel(t *testing.T) {
 	for name, nth := range map[string]int{"shortened": 1, "restored": 2} {
 		t.Run(name, func(t *testing.T) {
 			d := sqlite3(t).with("_pragma=busy_timeout(60000)")
@@ -74,8 +75,8 @@ func TestWaitChangedAtTheEnd(t *testing.T) {
 	}
 }
 
-// If the server is unreachable, the error must not mention a transaction, even if the pool has only one connection.
-func TestWaitsForTheNetwork(t *testing.T) {
+// The server is unreachable. The error must not mention a transaction, even if the pool has only one connection.
+func TestUnreachableServer(t *testing.T) {
 	db := sql.OpenDB(&connector{connect: func(ctx context.Context) (driver.Conn, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
