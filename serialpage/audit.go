@@ -13,25 +13,25 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-const longestHistory = 10_000 // periods
+const maxHistory = 10_000 // maximum number of periods that are read
 
 // An audit is the report of a period, with the time at which the audit ended.
 type audit struct {
 	serial.Report
 	at     time.Time
-	period span
+	period period
 	stored bool // whether the series has Stored; without it, only the issued numbers of the report are meaningful
 
 	replaced    []replacement
 	replacedCut bool // whether replaced may be incomplete
 
 	sought       int64 // sequence that was looked up, whose stored texts the report contains; 0 if there was none
-	explanations int   // number of explanations that were read
+	explanations int   // count of the explanations that were read
 }
 
-// audit returns the account of a period. It reuses an account that is less than a minute old, if this account has
-// everything that the page shows about seq. Otherwise, it makes a new one, and completes it even if the client
-// disconnects, so that the client finds the account when it tries again. seq is 0 if no number was looked up.
+// audit returns the report of a period. It reuses a report that is less than a minute old, if this report contains
+// everything that the page shows about seq. Otherwise it makes a new report. It completes the new report even if the
+// client disconnects, so that the client finds it when it tries again. seq is 0 if no number was looked up.
 func (h *handler) audit(ctx context.Context, w http.ResponseWriter, numbers printer, seq int64) (
 	made *audit, err error) {
 	k := periodKey{numbers.series.Key, numbers.period.Start.Unix()}
@@ -39,9 +39,9 @@ func (h *handler) audit(ctx context.Context, w http.ResponseWriter, numbers prin
 		return fresh, nil
 	}
 	if ok, _ := h.audits.begin(k); !ok {
-		w.Header().Set("Refresh", "2") // the browser tries again
+		w.Header().Set("Refresh", "2") // makes the browser try again after 2 s
 		return nil, &problem{status: http.StatusServiceUnavailable, retry: true,
-			text: "Another check is running. This page will reload by itself."}
+			text: "Another check is running. This page will reload automatically."}
 	}
 	defer func() { h.audits.end(k, made) }()
 	deadline, _ := ctx.Deadline()
@@ -50,11 +50,11 @@ func (h *handler) audit(ctx context.Context, w http.ResponseWriter, numbers prin
 	return makeAudit(ctx, numbers, seq)
 }
 
-// makeAudit accounts for the numbers of a period. If seq is not 0, the report also contains the stored texts of seq.
+// makeAudit audits a period. If seq is not 0, the report also contains the stored texts of seq.
 func makeAudit(ctx context.Context, numbers printer, seq int64) (*audit, error) {
 	s, p := numbers.series, numbers.period
 	used := noTexts
-	starts, from, to := s.reach(p)
+	starts, from, to := s.periodInAllSchemes(p)
 	if s.Stored != nil {
 		used = s.Stored(ctx, from, to)
 	}
@@ -93,16 +93,17 @@ func counting[T any](all iter.Seq2[T, error], count func()) iter.Seq2[T, error] 
 	}
 }
 
-// bytes estimates the memory that an audit occupies. Its report stores two bits for each number, and several lists.
+// bytes estimates the memory that an audit occupies. Its report contains two bits for each number, and several lists.
 func (a *audit) bytes() int {
 	const lists, explanation = 500_000, 128
 	return lists + int(a.Count/4) + a.explanations*explanation
 }
 
-// unknownTexts returns the contradicted sequences of a report that has not recorded their stored texts. They are
-// usually few. If there are any, makeAudit audits the period again to find these texts.
+// unknownTexts returns the contradicted sequences whose stored texts are not in the report. There are usually few or
+// none. If there are any, makeAudit audits the period again to find these texts.
 func unknownTexts(r *serial.Report) (seqs []int64) {
-	for _, n := range r.Contradicted[:min(len(r.Contradicted), mostListed-1)] { // with the one that is looked up
+	// Together with the sequence that is looked up, these are at most maxListed sequences.
+	for _, n := range r.Contradicted[:min(len(r.Contradicted), maxListed-1)] {
 		if len(r.Lookup(n.Seq).Texts) == 0 {
 			seqs = append(seqs, n.Seq)
 		}
@@ -110,8 +111,8 @@ func unknownTexts(r *serial.Report) (seqs []int64) {
 	return seqs
 }
 
-// text returns the text with which a listed number is stored. If this text is not known, it returns the number as
-// printed, or "" if its date is not known, either.
+// text returns the text with which a listed number is stored. If this text is unknown, it returns the number as
+// printed. If the date is unknown, too, it returns "".
 func (a *audit) text(n serial.Number) string {
 	if texts := a.Lookup(n.Seq).Texts; len(texts) > 0 {
 		return strings.Trim(texts[0], blanks)
@@ -119,7 +120,7 @@ func (a *audit) text(n serial.Number) string {
 	return n.String()
 }
 
-// texts returns the stored text of each number, or its sequence if the text is not known.
+// texts returns the stored text of each number, or its sequence if the text is unknown.
 func (a *audit) texts(numbers []serial.Number) []string {
 	all := []string{}
 	for _, n := range numbers {
@@ -128,15 +129,15 @@ func (a *audit) texts(numbers []serial.Number) []string {
 	return all
 }
 
-// auditError returns the problem to show if a period could not be audited because of err. It distinguishes a lost
-// counter, a failure, a period that has not begun, and a period without a record.
-func auditError(ctx context.Context, s *Series, p span, err error) error {
+// auditError returns the problem for a period that could not be audited because of err. It distinguishes a lost
+// counter, a failure, a period that has not begun, and a period without a counter.
+func auditError(ctx context.Context, s *Series, p period, err error) error {
 	if errors.Is(err, serial.ErrCounterLost) {
 		return &problem{status: http.StatusServiceUnavailable, cause: err,
-			text: "The counter was lost, so it is not known how many numbers were issued. Inform whoever runs the service."}
+			text: "The counter was lost, so it is unknown how many numbers were issued. Inform the operator of this service."}
 	}
 	last, failed := s.Source.last(ctx, s.Type)
-	kept, alsoFailed := s.Source.history(ctx, s.Type, longestHistory)
+	kept, alsoFailed := s.Source.history(ctx, s.Type, maxHistory)
 	begins := func(n serial.Number) bool { return n.Start.Equal(p.Start) }
 	switch {
 	case failed != nil || alsoFailed != nil || begins(last) || slices.ContainsFunc(kept, begins):
@@ -145,29 +146,29 @@ func auditError(ctx context.Context, s *Series, p span, err error) error {
 		return &problem{status: http.StatusNotFound, series: s, period: p, text: "This period has not begun."}
 	}
 	return &problem{status: http.StatusNotFound, series: s, period: p,
-		text: "There is no record of this period: it is no longer kept, or no number was issued in it."}
+		text: "Nothing is known about this period. Either no number was issued in it, or its data has been deleted."}
 }
 
 // noTexts is an empty sequence of stored numbers.
 func noTexts(func(string, error) bool) {}
 
-// mostProbed is the largest number of explained sequences of a period that replacements looks up.
-const mostProbed = 20_000
+// maxProbed is the maximum number of explained sequences of a period that replacements looks up.
+const maxProbed = 20_000
 
-// A replacement is an earlier explanation of some missing numbers, with the explanation that counts instead.
+// A replacement is an earlier explanation of some missing numbers, together with the explanation that counts instead.
 type replacement struct {
 	serial.Range
 	old, by serial.Explanation
 }
 
-// replacements returns the explanations of missing numbers that another explanation has replaced, in the order of the
-// numbers. more reports whether the list may be incomplete.
+// replacements returns the explanations of missing numbers that were replaced by another explanation, in the order of
+// the numbers. more reports whether the list may be incomplete.
 func replacements(r *serial.Report) (list []replacement, more bool) {
 	probed := 0
 	for _, x := range r.Explained {
 		by := plain(x.Explanation)
 		for seq := x.First; seq <= x.Last; seq++ {
-			if probed++; probed > mostProbed {
+			if probed++; probed > maxProbed {
 				return list, true
 			}
 			for _, old := range r.Lookup(seq).Replaced {
@@ -178,7 +179,7 @@ func replacements(r *serial.Report) (list []replacement, more bool) {
 				switch {
 				case i >= 0:
 					list[i].Last = seq
-				case len(list) == mostListed:
+				case len(list) == maxListed:
 					return list, true
 				default:
 					list = append(list, replacement{serial.Range{First: seq, Last: seq}, old, by})

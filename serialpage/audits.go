@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	atOnce       = 2           // largest number of audits that run at the same time
-	keptFor      = time.Minute // time during which a report is reused
-	keptBytes    = 64 << 20    // largest estimated memory of all kept reports
-	keptOutcomes = 100_000
+	maxAudits      = 2           // maximum number of audits that run at the same time
+	maxReportAge   = time.Minute // age up to which a report is reused
+	maxReportBytes = 64 << 20    // maximum estimated memory of all stored reports
+	maxOutcomes    = 100_000
 )
 
 // A periodKey identifies a period of a series.
@@ -24,27 +24,27 @@ type periodKey struct {
 	start  int64  // start of the period in Unix seconds
 }
 
-// audits has the running audits, and the reports and outcomes of earlier ones. At most two audits run at the same time,
-// and at most one for each period.
+// audits contains the running audits, and the reports and outcomes of earlier ones. At most two audits run at the same
+// time, and at most one for each period.
 type audits struct {
 	mu       sync.Mutex            // guards all fields below
 	running  map[periodKey]bool    // running audits; the value is false if the report must not be kept
 	ended    chan struct{}         // closed when any audit ends
 	reports  map[periodKey]*audit  // reports that are at most a minute old
-	outcomes map[periodKey]outcome // outcome of the last audit of each period
+	outcomes map[periodKey]outcome // outcome of the latest audit of each period
 }
 
-// An outcome is a summary of an audit. It is kept longer than the report.
+// An outcome is a summary of an audit. It is stored for longer than the report.
 type outcome struct {
 	At, Start                      time.Time
 	Stored, Explained, Unexplained int64
 	Clean                          bool
 
 	last      int64     // last issued sequence at the time of the audit
-	explained time.Time // time at which numbers of the period were last explained through this handler
+	explained time.Time // latest time at which numbers of the period were explained through this handler
 
-	// empty reports whether the period has no numbers and is not the current one. Such a period is not counted, because
-	// a reader may have typed its address.
+	// empty reports whether the period has no numbers and is not the current period. Such a period is not counted, because
+	// a reader can audit any period by typing its address.
 	empty bool
 }
 
@@ -58,23 +58,23 @@ func (a *audits) fresh(k periodKey) (*audit, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	kept, found := a.reports[k]
-	return kept, found && time.Since(kept.at) < keptFor
+	return kept, found && time.Since(kept.at) < maxReportAge
 }
 
 // begin reserves a slot for an audit of a period. If ok is true, the caller must call end. If ok is false, the audit
-// must not run now, and the channel ended is closed when another audit ends.
+// must not run now. The channel ended is closed when another audit ends.
 func (a *audits) begin(k periodKey) (ok bool, ended <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, busy := a.running[k]; busy || len(a.running) >= atOnce {
+	if _, busy := a.running[k]; busy || len(a.running) >= maxAudits {
 		return false, a.ended
 	}
 	a.running[k] = true
 	return true, nil
 }
 
-// end releases the slot that begin reserved. It keeps the audit, unless the audit is nil or numbers of the period were
-// explained while it was running.
+// end releases the slot that begin reserved, and stores the audit. It does not store the audit if it is nil, or if
+// numbers of the period were explained while the audit was running.
 func (a *audits) end(k periodKey, made *audit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -92,23 +92,23 @@ func (a *audits) end(k periodKey, made *audit) {
 	}
 }
 
-// dropReports deletes reports that are older than a minute. If the remaining reports take more than keptBytes, it also
-// deletes the oldest of them.
+// dropReports deletes reports that are older than a minute. If the remaining reports take more than maxReportBytes, it
+// also deletes the oldest of them.
 func (a *audits) dropReports() {
 	bytes := 0
 	for _, k := range slices.SortedFunc(maps.Keys(a.reports), func(x, y periodKey) int {
 		return a.reports[y].at.Compare(a.reports[x].at) // newest first
 	}) {
 		kept := a.reports[k]
-		if bytes += kept.bytes(); bytes > keptBytes || time.Since(kept.at) >= keptFor {
+		if bytes += kept.bytes(); bytes > maxReportBytes || time.Since(kept.at) >= maxReportAge {
 			delete(a.reports, k)
 		}
 	}
 }
 
-// keep stores the outcome of a period after a check of all periods that began at the time at. It changes nothing if a
-// later audit of the period has already stored its outcome.
-func (a *audits) keep(series string, p span, r *serial.Report, at time.Time) {
+// keep stores the outcome of a period after a check of all periods that began at the time at. If a later audit has
+// already stored its outcome, keep changes nothing.
+func (a *audits) keep(series string, p period, r *serial.Report, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := periodKey{series, r.Start.Unix()}
@@ -117,13 +117,13 @@ func (a *audits) keep(series string, p span, r *serial.Report, at time.Time) {
 	}
 }
 
-// note stores the outcome of an audit. The caller holds mu. If keptOutcomes is reached, note deletes an arbitrary
-// outcome.
-func (a *audits) note(k periodKey, p span, r *serial.Report, at time.Time) {
+// note stores the outcome of an audit. The caller must hold mu. If there are maxOutcomes outcomes, note deletes an
+// arbitrary one.
+func (a *audits) note(k periodKey, p period, r *serial.Report, at time.Time) {
 	current := !at.Before(p.Start) && at.Before(p.End)
 	explained := a.outcomes[k].explained
 	for other := range a.outcomes {
-		if len(a.outcomes) < keptOutcomes {
+		if len(a.outcomes) < maxOutcomes {
 			break
 		}
 		delete(a.outcomes, other)
@@ -133,8 +133,9 @@ func (a *audits) note(k periodKey, p span, r *serial.Report, at time.Time) {
 		empty: r.Last < r.First && r.BeyondCount == 0 && !current}
 }
 
-// explained records that numbers of a period were explained just now. The last report must not be reused, and neither
-// must the report of an audit that is still running. The last outcome no longer counts as a check of the period.
+// explained notes that numbers of a period have just been explained. The latest report of the period must then not be
+// reused, and neither must the report of an audit that is still running. The latest outcome no longer counts as a check
+// of the period.
 func (a *audits) explained(k periodKey) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -148,7 +149,7 @@ func (a *audits) explained(k periodKey) {
 	}
 }
 
-// outcome returns the outcome of the last audit of a period.
+// outcome returns the outcome of the latest audit of a period.
 func (a *audits) outcome(k periodKey) (outcome, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -156,22 +157,22 @@ func (a *audits) outcome(k periodKey) (outcome, bool) {
 	return o, ok
 }
 
-// resultAge is the time after which a result is out of date. The pages still show such a result, with its age, but its
+// resultAge is the age at which a result is out of date. The pages still show such a result, with its age, but its
 // period counts as not checked.
 const resultAge = 24 * time.Hour
 
 // counts reports whether the outcome counts as a check of its period.
 func (o outcome) counts() bool { return time.Since(o.At) < resultAge && !o.explained.After(o.At) }
 
-// since returns a text that tells why the outcome is out of date, or "" if it is not. last is the last sequence that
-// has been issued in the period until now.
+// since returns a text with the reasons why the outcome is out of date, or "" if it is not. last is the last sequence
+// that has been issued in the period until now.
 func (o outcome) since(last int64) string {
 	var all []string
 	if o.explained.After(o.At) {
-		all = append(all, "numbers were explained since")
+		all = append(all, "numbers have been explained since then")
 	}
 	if last > o.last {
-		all = append(all, "numbers were issued since")
+		all = append(all, "numbers have been issued since then")
 	}
 	if time.Since(o.At) >= resultAge {
 		all = append(all, "more than a day ago")
@@ -189,8 +190,8 @@ func (o outcome) Text() string {
 
 // A summary combines the outcomes of all audits of a series.
 type summary struct {
-	checked, wrong int64   // number of periods with a valid check, and number of these that are not clean
-	shown          outcome // last outcome that is not clean, or last outcome if all are clean; zero if there is none
+	checked, wrong int64   // count of the periods with a valid check, and count of those that are not clean
+	shown          outcome // latest outcome that is not clean, or otherwise the latest outcome; zero if there is none
 }
 
 // summaries returns a summary for each series that was audited.
@@ -210,7 +211,7 @@ func (a *audits) summaries() map[string]summary {
 			}
 		}
 		later := cmp.Or(o.At.Compare(s.shown.At), o.Start.Compare(s.shown.Start)) > 0
-		begun := !o.At.Before(o.Start) // false if a reader opened the page of a period that had not begun
+		begun := !o.At.Before(o.Start) // false if a reader has opened the page of a future period
 		if begun && (s.shown.At.IsZero() || o.Clean == s.shown.Clean && later || s.shown.Clean && !o.Clean) {
 			s.shown = o
 		}

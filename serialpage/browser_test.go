@@ -28,7 +28,7 @@ import (
 	"github.com/dailyserial/serial/internal/race"
 )
 
-// chromium is the path of the browser; noChromium is why there is none.
+// chromium is the path of the browser. If there is none, noChromium is the reason.
 var chromium, noChromium = func() (path string, err error) {
 	for _, name := range []string{"google-chrome", "chromium-browser", "chromium"} {
 		if path, err = exec.LookPath(name); err == nil {
@@ -63,11 +63,11 @@ type tab struct {
 	t *testing.T
 }
 
-// A mode is a way to look at a page.
+// A mode is a way of displaying a page.
 type mode struct {
 	width  int64
-	scheme string // of colours
-	media  string // "" is a screen, "forced" one with forced colours
+	scheme string // colour scheme
+	media  string // "" for a screen, "forced" for a screen with forced colours
 }
 
 func (m mode) String() string {
@@ -77,7 +77,7 @@ func (m mode) String() string {
 var modes = []mode{{320, "light", ""}, {320, "dark", ""}, {800, "light", "print"}, {800, "dark", "forced"},
 	{1400, "light", ""}, {1400, "dark", ""}}
 
-// browse opens a tab.
+// browse opens a new tab.
 func browse(t *testing.T) *tab {
 	t.Helper()
 	if noChromium != nil {
@@ -101,7 +101,7 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	require.NoError(b.t, chromedp.Do(b, steps...))
 }
 
-// open navigates to an address and requires the status.
+// open navigates to an address, and requires that the response has the given status.
 func (b *tab) open(status int64, address string) {
 	b.t.Helper()
 	response, err := chromedp.RunResponse(b, chromedp.Navigate(address))
@@ -109,7 +109,7 @@ func (b *tab) open(status int64, address string) {
 	require.Equal(b.t, status, response.Status, address)
 }
 
-// load requires that the steps lead to a page with that heading.
+// load executes the steps, and requires that they lead to a page with the given heading.
 func (b *tab) load(heading string, steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	_, err := chromedp.RunResponse(b, steps...)
@@ -124,7 +124,7 @@ func eval[T any](b *tab, script string) T {
 	return v
 }
 
-// look sets the mode.
+// look sets the mode of the tab.
 func (b *tab) look(m mode) {
 	b.t.Helper()
 	media, forced := m.media, "none"
@@ -157,7 +157,7 @@ func (b *tab) picture(folder, name string, take chromedp.Action[[]byte]) []byte 
 	return small.Bytes()
 }
 
-// print prints the page, and stores the sheet in the folder look of SERIAL_PICTURES if that exists.
+// print prints the page. If SERIAL_PICTURES has a folder named look, print stores the sheet there.
 func (b *tab) print(name string) {
 	b.t.Helper()
 	pdf, err := chromedp.Run(b, chromedp.PrintToPDF(chromedp.PDFPaper(chromedp.PaperA4), chromedp.PDFPreferCSSPageSize()))
@@ -179,14 +179,14 @@ func (b *tab) login(name string) {
 	}))
 }
 
-// fill types into a field.
+// fill types a text into a field.
 func fill(name, text string) chromedp.Action[chromedp.Void] {
 	return chromedp.SendKeys(chromedp.CSS(`input[name="`+name+`"]`), text)
 }
 
 var send = chromedp.Click(chromedp.CSS(`main form[action="explain"] button`))
 
-// An office has orders of forty days, invoices of three months, and series that are hard to lay out.
+// An office has orders of forty days, invoices of three months, and several series that are difficult to lay out.
 type office struct {
 	*site
 	server   string
@@ -204,17 +204,17 @@ func openOffice(t *testing.T) *office {
 		days = append(days, o.midnight.AddDate(0, 0, -i).Add(time.Minute))
 	}
 	month := time.Date(days[0].Year(), days[0].Month(), 1, 12, 0, 0, 0, time.UTC)
-	daily := schemeOf(t, "{type}{date:yyyyMMdd}{seq:4}", "UTC")
+	daily := newScheme(t, "{type}{date:yyyyMMdd}{seq:4}", "UTC")
 	o.site = open(t, func(s *site) {
 		s.series, s.options.Organisation = nil, "Analytical Engines Ltd"
 		o.add(s, "ORD", "Orders", "ORD", daily, days...)
-		o.add(s, "INV", "Invoices", "INV", schemeOf(t, "{type}-{date:yyyyMM}-{seq:4}", "UTC",
+		o.add(s, "INV", "Invoices", "INV", newScheme(t, "{type}-{date:yyyyMM}-{seq:4}", "UTC",
 			serial.WithPeriod(serial.PerMonth), serial.WithLast(50)), month, month.AddDate(0, -1, 0), month.AddDate(0, -2, 0))
 		o.add(s, "DN", "Delivery notes, north", "DN", daily, days...)
 		o.add(s, "RMA", "Returns", "RMA", daily)
-		o.add(s, "long", long, "LONG", schemeOf(t, "{type}{date:yyyyMMdd}{seq:15}", "UTC"), days...)
+		o.add(s, "long", long, "LONG", newScheme(t, "{type}{date:yyyyMMdd}{seq:15}", "UTC"), days...)
 		o.add(s, "single", "\u202eשלום", "שלום", daily, days[0])
-		o.add(s, "hidden", "Hidden", "HID", schemeOf(t, "{type}{date:yyyyMMdd}{seq:6}", "UTC", hidden), days[:2]...)
+		o.add(s, "hidden", "Hidden", "HID", newScheme(t, "{type}{date:yyyyMMdd}{seq:6}", "UTC", hidden), days[:2]...)
 		o.stored["long"] = append(o.stored["long"], strings.Repeat("x", 300), "ORD2O2110240001")
 	})
 	server := httptest.NewServer(o)
@@ -223,11 +223,11 @@ func openOffice(t *testing.T) *office {
 	return o
 }
 
-// add adds a series with about forty numbers in each period. Some are missing, most of them with a reason.
+// add adds a series with about forty numbers in each period. Some numbers are missing, and most of these are explained.
 func (o *office) add(s *site, key, name, typ string, scheme *serial.Scheme, instants ...time.Time) {
 	c := &counter{rules: scheme, call: func() {}}
 	for i, at := range instants {
-		last := countOf(s.t, scheme, typ, int64(24+i*11%37), at).all[0]
+		last := newCounter(s.t, scheme, typ, int64(24+i*11%37), at).all[0]
 		c.all = append(c.all, last)
 		series, err := scheme.Series(typ)
 		require.NoError(s.t, err)
@@ -248,7 +248,7 @@ func (o *office) add(s *site, key, name, typ string, scheme *serial.Scheme, inst
 				explain(11, long, "Eve", true)
 				explain(10, serial.Raised, "", true)
 			default:
-				o.stored[key] = append(o.stored[key], numberOf(s.t, scheme, typ, at, seq))
+				o.stored[key] = append(o.stored[key], printed(s.t, scheme, typ, at, seq))
 			}
 		}
 	}
@@ -259,10 +259,10 @@ func (o *office) add(s *site, key, name, typ string, scheme *serial.Scheme, inst
 
 // number returns the number of one of today's orders.
 func (o *office) number(seq int64) string {
-	return numberOf(o.t, o.series[0].Source.scheme(), "ORD", o.midnight, seq)
+	return printed(o.t, o.series[0].Source.scheme(), "ORD", o.midnight, seq)
 }
 
-// period returns the address of the page of a series' latest period but so many.
+// period returns the address of the page of the period that is the given count of periods before the latest one.
 func (o *office) period(key string, back int) string {
 	i := slices.IndexFunc(o.series, func(s Series) bool { return s.Key == key })
 	return o.server + "/numbers/" + address("period", key, o.series[i].Source.(*counter).all[back].Start)
@@ -283,7 +283,8 @@ func (o *office) pages() map[string]string {
 	}
 }
 
-// The pictures in the documentation have the size of new ones. SERIAL_PICTURES is the folder for new ones.
+// The pictures in the documentation must have the size of new pictures. If SERIAL_PICTURES is set, the new pictures are
+// stored in this folder.
 func TestPictures(t *testing.T) {
 	o := openOffice(t)
 	pages := o.pages()
@@ -304,9 +305,9 @@ func TestPictures(t *testing.T) {
 
 const noAxe = "everything was tested except with axe-core: SERIAL_AXE is not the path of axe.min.js"
 
-// At three widths, light, dark, on paper and in forced colours, no page is cut off, and no word is broken. axe-core
-// finds no violation, and nothing is loaded from elsewhere. The labels of a chart are below its columns. The pictures help to
-// review changes of the style.
+// All pages are displayed at three widths, light, dark, on paper and in forced colours. No page may be cut off, no word
+// may be broken, axe-core may find no violation, and nothing may be loaded from other sites. The labels of a chart must
+// be below its columns. The pictures help to review changes of the style.
 func TestLayout(t *testing.T) {
 	if race.Enabled {
 		t.Skip("there is no concurrency to test")
@@ -351,11 +352,11 @@ func TestLayout(t *testing.T) {
 const farLabels = `(() => {
 	const most = (what, side) =>
 		Math.max(-1, ...[...document.querySelectorAll(what)].map(e => e.getBoundingClientRect()[side]))
-	return most(".axis span", "left") - most("svg.account rect.whole", "right")
+	return most(".axis span", "left") - most("svg.results rect.whole", "right")
 })()`
 
-// brokenWords is a script that returns the words of a page that are broken into two lines, except for text that an
-// application or a person supplies.
+// brokenWords is a script that returns the words of a page that are broken into two lines. It ignores text that an
+// application or a user supplies.
 const brokenWords = `(() => {
 	const broken = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
 	for (let n; n = walk.nextNode(); ) {
@@ -370,12 +371,12 @@ const brokenWords = `(() => {
 	return broken
 })()`
 
-// An accountant's afternoon, with the mouse and without JavaScript. Rows were deleted on two old days. One click finds
-// them, one is explained and its explanation corrected, and the sheet of the days is printed.
+// An accountant uses the pages with the mouse, and without JavaScript. Rows were deleted on two old days. One click
+// finds them. The accountant explains one of them, corrects the explanation, and prints the sheet of the days.
 func TestAccountant(t *testing.T) {
 	o := openOffice(t)
 	for _, back := range []int{20, 33} {
-		deleted := numberOf(t, o.series[0].Source.scheme(), "ORD", o.midnight.AddDate(0, 0, -back), 2)
+		deleted := printed(t, o.series[0].Source.scheme(), "ORD", o.midnight.AddDate(0, 0, -back), 2)
 		o.stored["ORD"] = slices.DeleteFunc(o.stored["ORD"], func(number string) bool { return number == deleted })
 	}
 	b := browse(t)
@@ -391,7 +392,7 @@ func TestAccountant(t *testing.T) {
 	b.load("Orders", chromedp.Click(`//button[.="Check all periods"]`))
 	require.Eventually(t, func() bool {
 		b.load("Orders", chromedp.Reload())
-		return strings.Contains(b.text(), "All 40 periods were checked")
+		return strings.Contains(b.text(), "covered 40 periods.")
 	}, time.Minute, 10*time.Millisecond)
 	b.load("Orders", chromedp.Click(`//a[.="With discrepancies or not checked"]`))
 	require.Equal(t, []string{day(0), day(9), day(18), day(20), day(33), day(36)},
@@ -400,7 +401,7 @@ func TestAccountant(t *testing.T) {
 	b.load("Orders, "+day(20), chromedp.Click(`//a[.="`+day(20)+`"]`))
 	require.Contains(t, b.text(), "Not all numbers are accounted for.")
 	b.load("Explanation not saved", fill("first", "2"), fill("reason", "lost"), send)
-	require.Contains(t, b.text(), "Enter numbers of this series, whole")
+	require.Contains(t, b.text(), "Enter complete numbers of this series")
 	b.load("Orders, "+day(20), chromedp.Click(chromedp.CSS("nav a:last-child")))
 	b.load("Orders, "+day(20), chromedp.Click(`//a[.="explain"]`))
 	before := len(o.register.all)
@@ -434,7 +435,7 @@ func TestAccountant(t *testing.T) {
 	b.print("sheet")
 }
 
-// Everything works with the keyboard alone, and the focus is always visible.
+// Everything must work with the keyboard alone, and the focus must always be visible.
 func TestKeyboard(t *testing.T) {
 	o := openOffice(t)
 	o.series = o.series[:3]

@@ -7,7 +7,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A chart is a bar chart with a column for each period, oldest first.
+// A chart is a bar chart with a column for each period. The oldest period is on the left.
 type chart struct {
 	Width, Height, Step int
 	First, Last         string // names of the first and last period
@@ -15,7 +15,7 @@ type chart struct {
 	Columns             []column
 }
 
-// labelWidth is the width of a wide letter of the names below the columns.
+// labelWidth is the width of a wide letter in the names below the columns.
 const labelWidth = 8
 
 // A column is a stack of bars.
@@ -34,13 +34,13 @@ type bar struct {
 	Height float64
 }
 
-// A part is the count of the numbers of one kind in a period, such as the stored ones.
+// A part is the count of the numbers of one kind in a period, for example of the stored numbers.
 type part struct {
 	class string
 	n     int64
 }
 
-// A stack is the input for a column.
+// A stack contains the values that a column shows.
 type stack struct {
 	title, label string
 	parts        []part
@@ -53,20 +53,20 @@ func draw(stacks []stack, step, height int) chart {
 		c.First, c.Last = stacks[0].label, stacks[len(stacks)-1].label
 		c.Narrow = c.Width < labelWidth*(len(c.First)+len(c.Last))
 	}
-	most := int64(1)
+	highest := int64(1)
 	for _, s := range stacks {
 		sum := int64(0)
 		for _, p := range s.parts {
 			sum += p.n
 		}
-		most = max(most, sum)
+		highest = max(highest, sum)
 	}
 	for i, s := range stacks {
 		col := column{X: i * step, Title: s.title}
 		top := float64(height)
 		for _, p := range s.parts {
 			if p.n > 0 {
-				tall := max(float64(p.n)/float64(most)*float64(height), 1) // so that a small count is visible
+				tall := max(float64(p.n)/float64(highest)*float64(height), 1) // keeps small counts visible
 				top -= tall
 				col.Bars = append(col.Bars, bar{p.class, i*step + 1, max(top, 0), step - 2, tall})
 			}
@@ -76,12 +76,13 @@ func draw(stacks []stack, step, height int) chart {
 	return c
 }
 
-// usage returns a chart of the counts of issued numbers. history has the last number of each period, newest first.
+// usage returns a chart of the counts of issued numbers. history contains the last number of each period, newest period
+// first.
 func usage(s *Series, history []serial.Number, first int64) chart {
 	var stacks []stack
 	for _, n := range slices.Backward(history) {
 		issued := max(0, n.Seq-first+1)
-		stacks = append(stacks, stack{title: fmt.Sprintf("%s: %s", spanOf(s, n.Start).Name, count(issued)),
+		stacks = append(stacks, stack{title: fmt.Sprintf("%s: %s", periodFrom(s, n.Start).Name, count(issued)),
 			parts: []part{{"issued", issued}}})
 	}
 	return draw(stacks, 6, 24)

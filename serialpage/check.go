@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	checksAtOnce  = 2
-	checkPause    = time.Minute // shortest pause between two checks of a series
+	maxChecks     = 2
+	checkPause    = time.Minute // minimum pause between two checks of a series
 	pausePerCheck = 10          // pause after a check of a series, as a multiple of the duration of the check
 )
 
-// checks has the running and finished checks of all periods, for each series. The checks belong to the handler, so
+// checks contains the running and finished checks of all periods, for each series. The checks belong to the handler, so
 // every reader sees them.
 type checks struct {
 	mu      sync.Mutex
@@ -29,15 +29,15 @@ type checks struct {
 // A check is a running check of all periods of a series.
 type check struct {
 	began time.Time
-	read  atomic.Int64 // count of the numbers that have been read
+	read  atomic.Int64 // count of the stored numbers that have been read
 }
 
-// A checked contains the parts of the last successful check of a series that do not belong to a single period. The
-// results of single periods are in audits.
+// A checked is the result of the last successful check of a series. It contains only what does not belong to a single
+// period; the results of the periods are in audits.
 type checked struct {
 	At             time.Time // start of the check; zero if no check has succeeded
 	Periods        int64
-	Uncounted      []string // periods that have stored numbers but no counter, as text with the count of the numbers
+	Uncounted      []string // texts about periods that have stored numbers but no counter, with the count of the numbers
 	UncountedCount int64
 	Without        []string // names of periods without numbers
 	WithoutCount   int64
@@ -48,8 +48,8 @@ type checked struct {
 	next   time.Time // time at which the next check may begin
 }
 
-// begin records that a check of a series begins, and returns it. If the check must not begin yet, begun is nil and text
-// contains the reason. If a check of the series is already running, begun is nil and text is "".
+// begin notes that a check of a series begins, and returns the check. If the check must not begin yet, begun is nil and
+// text contains the reason. If a check of the series is already running, begun is nil and text is "".
 func (c *checks) begin(key string) (begun *check, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +62,7 @@ func (c *checks) begin(key string) (begun *check, text string) {
 				plural(int64((wait+time.Minute-1)/time.Minute), "minute", "minutes"))
 		}
 	}
-	if len(c.running) >= checksAtOnce {
+	if len(c.running) >= maxChecks {
 		return nil, "Other series are being checked. Try again when their checks have ended."
 	}
 	begun = &check{began: time.Now()}
@@ -70,7 +70,8 @@ func (c *checks) begin(key string) (begun *check, text string) {
 	return begun, ""
 }
 
-// end records the end of a check and its result. If the check failed, found is nil, and the previous result is kept.
+// end notes that a check has ended, and stores its result. If the check failed, found is nil, and end keeps the
+// previous result.
 func (c *checks) end(key string, found *checked) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +126,7 @@ func (h *handler) check(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// runCheck accounts for all periods of a series, and stores the results.
+// runCheck audits all periods of a series, and stores the results.
 func (h *handler) runCheck(ctx context.Context, r *http.Request, s *Series, c *check) {
 	var reports serial.Reports
 	err := <-h.run(r, func() (err error) {
@@ -141,30 +142,30 @@ func (h *handler) runCheck(ctx context.Context, r *http.Request, s *Series, c *c
 		Foreign: reports.Foreign, ForeignCount: reports.ForeignCount}
 	for i := range reports.Periods {
 		report := &reports.Periods[i]
-		p := spanOf(s, report.Start)
+		p := periodFrom(s, report.Start)
 		h.audits.keep(s.Key, p, report, c.began)
 		if report.Last == 0 && report.BeyondCount > 0 {
 			found.UncountedCount++
 			found.Uncounted = append(found.Uncounted, p.Name+": "+plural(report.BeyondCount, "number", "numbers"))
 		}
 	}
-	found.Uncounted = found.Uncounted[:min(len(found.Uncounted), mostListed)]
-	for _, start := range reports.Without[:min(len(reports.Without), mostListed)] {
-		found.Without = append(found.Without, spanOf(s, start).Name)
+	found.Uncounted = found.Uncounted[:min(len(found.Uncounted), maxListed)]
+	for _, start := range reports.Without[:min(len(reports.Without), maxListed)] {
+		found.Without = append(found.Without, periodFrom(s, start).Name)
 	}
 	h.checks.end(s.Key, found)
 }
 
-// reports returns the reports of all periods of a series that are kept.
+// reports returns the reports of all periods of a series whose counters still exist.
 func (h *handler) reports(ctx context.Context, s *Series, c *check) (none serial.Reports, err error) {
-	kept, err := s.Source.history(ctx, s.Type, longestHistory)
+	kept, err := s.Source.history(ctx, s.Type, maxHistory)
 	if err != nil {
 		return none, err
 	}
 	used := noTexts
 	if len(kept) > 0 {
-		_, _, to := s.reach(spanOf(s, kept[0].Start))
-		_, from, _ := s.reach(spanOf(s, kept[len(kept)-1].Start))
+		_, _, to := s.periodInAllSchemes(periodFrom(s, kept[0].Start))
+		_, from, _ := s.periodInAllSchemes(periodFrom(s, kept[len(kept)-1].Start))
 		used = counting(s.Stored(ctx, from, to), func() { c.read.Add(1) })
 	}
 	opts := []serial.AuditOption{serial.WithEarlier(s.Earlier...)}
@@ -174,13 +175,13 @@ func (h *handler) reports(ctx context.Context, s *Series, c *check) (none serial
 	return s.Source.auditAll(ctx, s.Type, used, opts...)
 }
 
-// A checkView is the part of the page of a series that shows the progress and the results of checks of all periods.
+// A checkView is the data for the part of a page that shows the progress and the results of checks of all periods.
 type checkView struct {
 	checked
 	Key     string
 	Running bool
 	Began   time.Time
-	Read    int64 // count of the numbers that have been read
+	Read    int64 // count of the stored numbers that have been read
 }
 
 // checkView returns the checkView of a series, or nil if the series has no Stored.

@@ -14,8 +14,9 @@ import (
 
 const unchecked = `<span class="quiet">not checked</span>`
 
-// Every reader sees the progress of a check. It outlives its request, and ends with the service's context. Then it has
-// no result, and what an earlier check found still counts. At most two checks run at a time.
+// Every reader must see the progress of a check. The check continues after its request, and is stopped when the context
+// of the service is canceled. It then has no result, and the result of an earlier check still counts. At most two
+// checks run at the same time.
 func TestCheckProgress(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := kept(t)
@@ -47,7 +48,7 @@ func TestCheckProgress(t *testing.T) {
 		response, _ := s.send("POST", "/numbers/check", "key=IS")
 		require.Equal(t, 303, response.StatusCode)
 		response, _ = s.send("POST", "/numbers/check", "key=IS")
-		require.Equal(t, 303, response.StatusCode, "it is running")
+		require.Equal(t, 303, response.StatusCode, "the check is running")
 		response, _ = s.send("POST", "/numbers/check", "key=B")
 		require.Equal(t, 303, response.StatusCode)
 		synctest.Wait()
@@ -55,7 +56,8 @@ func TestCheckProgress(t *testing.T) {
 		require.Equal(t, 503, response.StatusCode)
 		require.Contains(t, page, "Other series are being checked.")
 		page = s.get(200, seriesPage)
-		require.Contains(t, page, "All periods are being checked since 24 October 2021, 13:00 UTC: 6 numbers read so far. ")
+		require.Contains(t, page, "A check of all periods is running. It began on 24 October 2021, 13:00 UTC, and has read "+
+			"6 numbers so far. ")
 		require.Contains(t, page, `<a class="screen" href="series?key=IS">Show progress</a>`)
 		require.NotContains(t, page, "Check all periods</button>")
 
@@ -63,14 +65,15 @@ func TestCheckProgress(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		page = s.get(200, seriesPage)
-		require.Contains(t, page, "The check of all periods of 24 October 2021, 13:00 UTC did not end, so it has no result.")
-		require.Contains(t, page, "All 2 periods were checked: 24 October 2021, 12:00 UTC.")
+		require.Contains(t, page, "The check of all periods that began on 24 October 2021, 13:00 UTC failed, so it has no "+
+			"result.")
+		require.Contains(t, page, "The last complete check began on 24 October 2021, 12:00 UTC, and covered 2 periods.")
 		require.Contains(t, s.log.String(), "a check of all periods failed")
 		require.Contains(t, s.check("IS", 503), "again in 70 minutes.", "ten times as long as it took")
 	})
 }
 
-// A check ends after CheckLimit. If Stored panics or ends the goroutine, the check has no result.
+// A check must end after CheckLimit. If it does not finish in that time, or if Stored panics, it must have no result.
 func TestCheckFails(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := kept(t)
@@ -87,7 +90,7 @@ func TestCheckFails(t *testing.T) {
 			}
 			require.LessOrEqual(t, time.Since(began), s.CheckLimit+time.Second)
 			page := s.get(200, seriesPage)
-			require.Contains(t, page, "did not end, so it has no result.")
+			require.Contains(t, page, "failed, so it has no result.")
 			require.Contains(t, page, unchecked)
 			time.Sleep(24 * time.Hour)
 		}
@@ -96,7 +99,7 @@ func TestCheckFails(t *testing.T) {
 	})
 }
 
-// Whoever may read may check, but not from another site. Nothing else starts a check.
+// Every reader may start a check, but not from another site. No other request may start one.
 func TestCheckRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := kept(t)
@@ -110,7 +113,8 @@ func TestCheckRefused(t *testing.T) {
 	})
 }
 
-// A result of a check does not replace that of a later audit. An explanation of any period counts in a check.
+// During a check, a later audit of one of the periods ends. The result of the check must not replace the result of the
+// audit. An explanation must count in the check, whatever its period is.
 func TestCheckDuringAudits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := kept(t)
@@ -129,11 +133,11 @@ func TestCheckDuringAudits(t *testing.T) {
 		require.Equal(t, 303, response.StatusCode)
 		time.Sleep(time.Second)
 		s.get(200, today)
-		s.stored = append(s.stored, numberOf(t, s.counter.rules, "IS", noon, 1)) // twice
+		s.stored = append(s.stored, printed(t, s.counter.rules, "IS", noon, 1)) // twice
 		close(checking)
 		synctest.Wait()
 		require.NotContains(t, s.get(200, seriesPage), "✗", "the page of the day was later, and the other day is explained")
 		s.explain(400, "first", "IS202110240001", "reason", "torn")
-		require.NotContains(t, s.get(200, seriesPage), "since", "nothing was explained")
+		require.NotContains(t, s.get(200, seriesPage), "since", "no number was explained")
 	})
 }

@@ -54,15 +54,15 @@ func ExampleNewHandler() {
 	mux.Handle("/numbers/", page)
 
 	look := func(path string) *httptest.ResponseRecorder { // in an application, a browser
-		answer := httptest.NewRecorder()
-		mux.ServeHTTP(answer, httptest.NewRequest("GET", "/numbers/"+path, nil))
-		return answer
+		recorder := httptest.NewRecorder()
+		mux.ServeHTTP(recorder, httptest.NewRequest("GET", "/numbers/"+path, nil))
+		return recorder
 	}
-	answer := look("find?number=" + n.String())
-	fmt.Println(answer.Code)
-	answer = look(answer.Header().Get("Location"))
-	fmt.Println(answer.Code, strings.Contains(answer.Body.String(), "was issued and is stored."),
-		strings.Contains(answer.Body.String(), "All numbers are accounted for."))
+	recorder := look("find?number=" + n.String())
+	fmt.Println(recorder.Code)
+	recorder = look(recorder.Header().Get("Location"))
+	fmt.Println(recorder.Code, strings.Contains(recorder.Body.String(), "was issued and is stored."),
+		strings.Contains(recorder.Body.String(), "All numbers are accounted for."))
 	// Output:
 	// 303
 	// 200 true true

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	longestTurn     = 5 * time.Second // longest time that a form waits until its audit may begin
-	largestSequence = 1e15 - 1        // largest sequence in an explanation
+	maxTurnWait = 5 * time.Second // maximum time for which a form waits until its audit may begin
+	maxSequence = 1e15 - 1        // largest sequence in an explanation
 )
 
 // explain stores the explanation in a form, and redirects the client to the page of the period.
@@ -47,18 +47,18 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case report.UnexplainedCount == 0:
 		return h.formAgain(w, numbers, in, http.StatusBadRequest,
-			"None of these numbers is missing now: they are stored, or have not been issued.")
+			"None of these numbers is missing at the moment. They are stored, or have not been issued.")
 	case size(report.Unexplained...) < report.UnexplainedCount:
 		return h.formAgain(w, numbers, in, http.StatusBadRequest,
-			"The missing numbers among these are in more than "+count(mostListed)+" places. Enter a smaller range.")
+			"The missing numbers in this range form more than "+count(maxListed)+" groups. Enter a smaller range.")
 	}
-	in.At = at.Format(formTime) // all attempts must store the same explanation
+	in.At = at.Format(formTime) // so that all attempts store the same explanation
 	defer h.audits.explained(periodKey{s.Key, p.Start.Unix()})
 	if err := store(r.Context(), s.Explanations, e, report.Unexplained); err != nil {
 		h.logFailure(r, "an explanation was not saved", err)
 		w.Header().Set("Retry-After", "5")
 		return h.formAgain(w, numbers, in, http.StatusServiceUnavailable,
-			"Not everything was saved. Send the form again to save the rest.")
+			"The explanation was not saved for all of these numbers. Send the form again to save the rest.")
 	}
 	w.Header().Set("Location", address("period", s.Key, p.Start, "saved", in.At, "reason", in.Reason)+"#saved")
 	w.WriteHeader(http.StatusSeeOther)
@@ -81,7 +81,7 @@ func (h *handler) explaining(r *http.Request) (numbers printer, err error) {
 	return newPrinter(s, p), nil
 }
 
-// formAgain responds with the form and with the text wrong, which describes the mistake.
+// formAgain responds with the form and with wrong, a text that describes the mistake.
 func (h *handler) formAgain(w http.ResponseWriter, numbers printer, in *form, status int, wrong string) error {
 	in.Wrong = wrong
 	s, p := numbers.series, numbers.period
@@ -90,8 +90,8 @@ func (h *handler) formAgain(w http.ResponseWriter, numbers printer, in *form, st
 	return nil
 }
 
-// missingIn audits the period, and returns a report. Its Unexplained contains the missing numbers in the range of e. It
-// waits for its turn if other audits are running.
+// missingIn audits the period. In the report that it returns, Unexplained contains the missing numbers in the range of
+// e. If other audits are running, missingIn waits for them.
 func (h *handler) missingIn(ctx context.Context, numbers printer, e serial.Explanation) (serial.Report, error) {
 	s, p := numbers.series, numbers.period
 	k := periodKey{s.Key, p.Start.Unix()}
@@ -99,7 +99,7 @@ func (h *handler) missingIn(ctx context.Context, numbers printer, e serial.Expla
 		return serial.Report{}, err
 	}
 	defer h.audits.end(k, nil)
-	_, from, to := s.reach(p)
+	_, from, to := s.periodInAllSchemes(p)
 	report, err := s.Source.audit(ctx, s.Type, p.Start, s.Stored(ctx, from, to), serial.WithEarlier(s.Earlier...),
 		serial.WithExplanations(allOthers(e)))
 	if err != nil {
@@ -108,10 +108,10 @@ func (h *handler) missingIn(ctx context.Context, numbers printer, e serial.Expla
 	return report, nil
 }
 
-// waitTurn waits until an audit of the period may run, and then reserves a slot for the audit. The caller must call
-// audits.end.
+// waitTurn waits until an audit of the period may run, and then reserves a slot for the audit. If it returns no error,
+// the caller must call audits.end.
 func (h *handler) waitTurn(ctx context.Context, k periodKey) error {
-	ctx, cancel := context.WithTimeout(ctx, min(h.Limit/2, longestTurn))
+	ctx, cancel := context.WithTimeout(ctx, min(h.Limit/2, maxTurnWait))
 	defer cancel()
 	for {
 		ok, ended := h.audits.begin(k)
@@ -127,13 +127,13 @@ func (h *handler) waitTurn(ctx context.Context, k periodKey) error {
 	}
 }
 
-// allOthers yields explanations of every sequence outside the range of e. With these, only missing numbers inside the
-// range remain unexplained.
+// allOthers yields explanations of all sequences outside the range of e. With these explanations, only the missing
+// numbers in the range remain unexplained.
 func allOthers(e serial.Explanation) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
 		below, above := e, e
 		below.First, below.Last = 1, e.First-1
-		above.First, above.Last = e.Last+1, largestSequence
+		above.First, above.Last = e.Last+1, maxSequence
 		for _, e := range []serial.Explanation{below, above} {
 			if e.First <= e.Last && !yield(e, nil) {
 				return
@@ -142,8 +142,8 @@ func allOthers(e serial.Explanation) iter.Seq2[serial.Explanation, error] {
 	}
 }
 
-// store adds e to the register for each of the ranges. It skips the ranges for which the register already has e. So if
-// store fails halfway, a repetition with the same form adds only the missing ranges and makes progress every time.
+// store adds e to the register for each of the ranges. It skips the ranges for which the register already contains e.
+// So if store fails halfway, the user can send the same form again, and every attempt stores at least one more range.
 func store(ctx context.Context, register Explanations, e serial.Explanation, ranges []serial.Range) error {
 	stored, err := storedRanges(ctx, register, e)
 	if err != nil {
@@ -161,7 +161,7 @@ func store(ctx context.Context, register Explanations, e serial.Explanation, ran
 	return nil
 }
 
-// storedRanges returns the ranges for which the register has the explanation e. It ignores the range in e.
+// storedRanges returns the ranges for which the register contains the explanation e. It ignores the range in e.
 func storedRanges(ctx context.Context, register Explanations, e serial.Explanation) (all []serial.Range, err error) {
 	for x, err := range register.Explanations(ctx, e.Series, e.Start) {
 		if err != nil {
@@ -177,7 +177,7 @@ func storedRanges(ctx context.Context, register Explanations, e serial.Explanati
 }
 
 // readSaved returns the numbers that were explained by the form from which the client was redirected. The address of
-// the page contains the time of the form and the reason. The explanation must be by user, who reads the page.
+// the page contains the time of the form and the reason. Explanations by users other than the reader are ignored.
 func readSaved(ctx context.Context, numbers printer, query url.Values, user string) (texts []string, err error) {
 	at, err := time.Parse(formTime, query.Get("saved"))
 	if err != nil {
@@ -187,7 +187,7 @@ func readSaved(ctx context.Context, numbers printer, query url.Values, user stri
 	ranges, err := storedRanges(ctx, s.Explanations, serial.Explanation{Series: s.series(), Start: numbers.period.Start,
 		Reason: query.Get("reason"), By: user, At: at})
 	slices.SortFunc(ranges, func(x, y serial.Range) int { return cmp.Compare(x.First, y.First) })
-	for _, g := range ranges[:min(len(ranges), mostListed)] {
+	for _, g := range ranges[:min(len(ranges), maxListed)] {
 		texts = append(texts, numbers.ranged(g))
 	}
 	return texts, err

@@ -18,11 +18,12 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A logged-in user explains a missing number. A form with a mistake is shown again with everything that was typed.
+// A logged-in user explains a missing number. If a form has a mistake, it must be shown again with everything that the
+// user has typed.
 func TestExplain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := &golden{site: open(t, nil)}
-		fields := formOf(g.get(200, today, "X-User", "Ada"))
+		fields := formValues(g.get(200, today, "X-User", "Ada"))
 		right := []string{"at", fields.Get("at"), "first", "IS202110240002", "reason", " burnt <b>\"paper\"</b> "}
 		sent := func(more ...string) []string { return append(append([]string{}, right...), more...) }
 		g.explain(403, sent("@Sec-Fetch-Site", "cross-site")...)
@@ -41,14 +42,14 @@ func TestExplain(t *testing.T) {
 			page, _ := g.explain(400, sent(r[0], r[1])...)
 			_, alert, _ := strings.Cut(page, `role="alert">`)
 			alert, _, _ = strings.Cut(alert, "</p>")
-			fmt.Fprintf(g, "%s=%.40q: %s\n", r[0], r[1], textOf(alert))
+			fmt.Fprintf(g, "%s=%.40q: %s\n", r[0], r[1], pageText(alert))
 			if r[0] != "at" {
 				typed := strings.TrimSpace(strings.ReplaceAll(r[1], "\x00", "\ufffd"))
-				require.Equal(t, typed, formOf(page).Get(r[0]), "the input is still there")
+				require.Equal(t, typed, formValues(page).Get(r[0]), "the input is still there")
 			}
-			require.Equal(t, "2021-10-24T12:00:01Z", formOf(page).Get("at"), "nothing was stored, so it is a new form")
+			require.Equal(t, "2021-10-24T12:00:01Z", formValues(page).Get("at"), "nothing was stored, so the time is new")
 		}
-		require.Empty(t, g.log.String(), "clients' mistakes are not logged")
+		require.Empty(t, g.log.String(), "mistakes of clients are not logged")
 		require.Empty(t, g.register.all)
 
 		_, location := g.explain(303, right...)
@@ -63,8 +64,9 @@ func TestExplain(t *testing.T) {
 	})
 }
 
-// Some readers may not explain numbers: Options.User fails, returns no name, or one that cannot be stored. Then a page
-// has no form and says why, and a form that is sent anyway is answered with its values, so that nothing is lost.
+// Some readers may not explain numbers, because Options.User fails, returns no name, or returns a name that cannot be
+// stored. Their pages must show the reason instead of a form. If they send a form nevertheless, the response must
+// contain the values of the form, so that no input is lost.
 func TestExplainRefused(t *testing.T) {
 	s := open(t, func(s *site) {
 		user := s.options.User
@@ -89,8 +91,8 @@ func TestExplainRefused(t *testing.T) {
 		name := url.PathEscape(row.name)
 		page, _ := s.explain(403, "first", "IS202110240002", "last", "IS202110240004", "reason", `burnt "paper"`,
 			"@X-User", name)
-		require.Contains(t, textOf(page), row.says)
-		form := formOf(page)
+		require.Contains(t, pageText(page), row.says)
+		form := formValues(page)
 		require.Equal(t, []string{"IS202110240002", "IS202110240004", `burnt "paper"`},
 			[]string{form.Get("first"), form.Get("last"), form.Get("reason")}, "no input is lost")
 		require.Contains(t, s.log.String(), row.logs)
@@ -99,10 +101,10 @@ func TestExplainRefused(t *testing.T) {
 		page = s.get(200, today, "X-User", name)
 		require.NotContains(t, page, explaining)
 		require.NotContains(t, page, "#explain")
-		require.Contains(t, textOf(page), row.says)
+		require.Contains(t, pageText(page), row.says)
 
-		page, _ = s.explain(403, "start", "x", "@X-User", name) // without a period, there is no form to show
-		require.Contains(t, textOf(page), row.says)
+		page, _ = s.explain(403, "start", "x", "@X-User", name) // without a period, no form can be shown
+		require.Contains(t, pageText(page), row.says)
 	}
 	require.Empty(t, s.register.all)
 	for _, name := range []string{"نمی\u200cخواهم", "क्\u200dष", "👩🏽\u200d🚀", strings.Repeat("x", 100)} {
@@ -110,16 +112,17 @@ func TestExplainRefused(t *testing.T) {
 	}
 	require.Len(t, s.register.all, 4)
 
-	// If nobody may explain anything, the page only reads.
+	// If Options.User is nil, no number can be explained.
 	s.options.User, s.User = nil, nil
-	require.NotContains(t, textOf(s.get(200, today)), "You may not")
+	require.NotContains(t, pageText(s.get(200, today)), "You may not")
 	s.explain(403, "first", "IS202110240002", "reason", "torn")
 	s.series[0].Stored = nil
 	s.explain(403, "first", "IS202110240002", "reason", "torn")
 }
 
-// A user goes back in the browser and sends the same form with another reason or other numbers. The next page shows
-// the numbers that the register has with the form's time and reason, and no others. Its own form is empty.
+// A user goes back in the browser, and sends the same form with another reason or other numbers. The next page must
+// show exactly the numbers that the register contains for the form's time and reason. The form on that page must be
+// empty.
 func TestExplainGoingBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, func(s *site) {
@@ -134,8 +137,8 @@ func TestExplainGoingBack(t *testing.T) {
 			_, location := s.explain(303, "at", at, "first", "IS2021102400"+sent.first, "last", "IS2021102400"+sent.last,
 				"reason", sent.reason)
 			page := s.get(200, location, "X-User", "Ada")
-			require.Contains(t, textOf(page), "saved for the numbers that are missing: IS2021102400"+sent.says)
-			require.Empty(t, formOf(page).Get("first")+formOf(page).Get("last")+formOf(page).Get("reason"))
+			require.Contains(t, pageText(page), "was saved for these missing numbers: IS2021102400"+sent.says)
+			require.Empty(t, formValues(page).Get("first")+formValues(page).Get("last")+formValues(page).Get("reason"))
 			for _, forged := range [][2]string{{"reason=" + sent.reason, "reason=none"}, {"saved=2", "saved=1"}} {
 				require.NotContains(t, s.get(200, strings.Replace(location, forged[0], forged[1], 1), "X-User", "Ada"),
 					"Your explanation")
@@ -144,9 +147,10 @@ func TestExplainGoingBack(t *testing.T) {
 	})
 }
 
-// The form takes numbers as they are printed. Their last digits are not the sequence if there is a check digit, an
-// alphabet, a hidden sequence or a date after it. Every unexplained range has a link to the form with its numbers, and
-// every explanation one to correct it. If sequences are hidden, numbers are explained one by one.
+// The form accepts numbers as they are printed. The last digits of a number are not its sequence if there is a check
+// digit, an alphabet or a hidden sequence, or if the date follows the sequence. Every unexplained range must have a
+// link to the form with its numbers, and every explanation a link for correcting it. If sequences are hidden, numbers
+// are explained one by one.
 func TestExplainLinks(t *testing.T) {
 	for name, c := range map[string]struct {
 		template string
@@ -164,20 +168,20 @@ func TestExplainLinks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				scheme := schemeOf(t, c.template, "UTC", c.opts...)
+				scheme := newScheme(t, c.template, "UTC", c.opts...)
 				s := open(t, func(s *site) {
 					s.use(20, scheme)
 					s.store(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 17, 18, 19, 20)
 				})
 				period := linksTo(s.get(200, seriesPage), "period")[0]
-				require.NotContains(t, s.get(200, period), "#explain", "nobody is logged in")
+				require.NotContains(t, s.get(200, period), "#explain", "no user is logged in")
 				send := func(page, reason string) (status int, text string) {
-					form := formOf(page)
+					form := formValues(page)
 					form.Set("reason", reason)
 					response, text := s.send("POST", "/numbers/explain", form.Encode(), "X-User", "Ada")
 					return response.StatusCode, text
 				}
-				number := numberOf(t, scheme, "IS", noon, 11)
+				number := printed(t, scheme, "IS", noon, 11)
 				at, err := url.Parse(period)
 				require.NoError(t, err)
 				for _, part := range []string{number[len(number)-5:], "11", "0011", number[3:]} {
@@ -196,21 +200,21 @@ func TestExplainLinks(t *testing.T) {
 				correct := explain(page)
 				require.Len(t, correct, len(links))
 				page = s.get(200, correct[0], "X-User", "Ada")
-				require.Equal(t, "torn 0", formOf(page).Get("reason"))
+				require.Equal(t, "torn 0", formValues(page).Get("reason"))
 				status, text := send(page, "burnt")
 				require.Equal(t, 303, status, text)
-				require.Contains(t, textOf(s.get(200, period)), "burnt Ada")
+				require.Contains(t, pageText(s.get(200, period)), "burnt Ada")
 				if name == "hidden" {
-					text, _ := s.explain(400, "first", number, "last", numberOf(t, scheme, "IS", noon, 12), "reason", "torn")
-					require.Contains(t, text, "Enter one number")
+					text, _ := s.explain(400, "first", number, "last", printed(t, scheme, "IS", noon, 12), "reason", "torn")
+					require.Contains(t, text, "Enter only one number")
 				}
 			})
 		})
 	}
 }
 
-// If storing fails halfway, sending the form again completes it. Nothing is stored twice, even if a form is sent ten
-// times at once.
+// The register fails after it has stored a part of an explanation. Sending the form again must store the rest. No
+// explanation may be stored twice, even if a form is sent ten times at once.
 func TestExplainTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, nil)
@@ -227,7 +231,7 @@ func TestExplainTwice(t *testing.T) {
 		require.Equal(t, []serial.Range{{First: 2, Last: 2}}, s.said())
 		s.register.before = nil
 		time.Sleep(time.Second)
-		response, text := s.send("POST", "/numbers/explain", formOf(text).Encode(), "X-User", "Ada")
+		response, text := s.send("POST", "/numbers/explain", formValues(text).Encode(), "X-User", "Ada")
 		require.Equal(t, 303, response.StatusCode, text)
 		require.Equal(t, []serial.Range{{First: 2, Last: 2}, {First: 4, Last: 4}}, s.said())
 		require.Equal(t, 2, s.register.calls, "the first one was not stored again")
@@ -240,13 +244,13 @@ func TestExplainTwice(t *testing.T) {
 	})
 }
 
-// A form explains at most a thousand ranges, anywhere in the period. If there are more, it explains none.
+// A form can explain up to a thousand ranges, anywhere in the period. If there are more, it must explain none.
 func TestExplainRanges(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, func(s *site) { large(s, 100_000) })
 		number := func(seq string) string { return "IS20211024" + seq }
 		text, _ := s.explain(400, "first", number("00049951"), "last", number("00100000"), "reason", "torn")
-		require.Contains(t, text, "more than 1\u202f000 places")
+		require.Contains(t, text, "more than 1\u202f000 groups")
 		require.Empty(t, s.register.all)
 		s.explain(303, "first", number("00050001"), "last", number("00100000"), "reason", "torn")
 		require.Len(t, s.register.all, 1000)
@@ -254,7 +258,7 @@ func TestExplainRanges(t *testing.T) {
 	})
 }
 
-// An audit that read the explanations before a new one was stored is not shown afterwards.
+// An audit reads the explanations before a new one is stored. Afterwards, its report must not be shown.
 func TestExplainDuringAudit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, nil)
@@ -275,7 +279,8 @@ func TestExplainDuringAudit(t *testing.T) {
 	})
 }
 
-// A form waits some seconds for its audit. If that is not enough, it stores nothing and says so.
+// A form waits for a few seconds until its audit may begin. If that is not enough, it must store nothing, and show the
+// reason.
 func TestExplainWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, nil)
@@ -291,10 +296,10 @@ func TestExplainWaits(t *testing.T) {
 		}()
 		synctest.Wait()
 		explain(503)
-		require.Equal(t, longestTurn, time.Since(began))
+		require.Equal(t, maxTurnWait, time.Since(began))
 		require.Empty(t, s.said())
 		s.series[0].Stored = stored
-		explain(303) // it waits until the audit has reached the limit
+		explain(303) // waits until the audit has reached the limit
 		require.Len(t, s.said(), 1)
 	})
 }

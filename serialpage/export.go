@@ -14,7 +14,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// writeCSV writes the account of a period as CSV.
+// writeCSV writes the report of a period as CSV.
 func writeCSV(w http.ResponseWriter, numbers printer, a *audit) error {
 	t, r := csvTable{numbers: numbers}, &a.Report
 	t.row("what", "first", "last", "count", "numbers", "reason", "by", "at")
@@ -30,17 +30,17 @@ func writeCSV(w http.ResponseWriter, numbers printer, a *audit) error {
 		replaced = append(replaced, serial.Explained{Range: x.Range, Explanation: x.old})
 	}
 	t.ranges("not explained", unexplained, r.UnexplainedCount)
-	for _, e := range r.Possible { // without a count, because the ranges of possible reasons can overlap
+	for _, e := range r.Possible { // these rows have no count, because the ranges of possible reasons can overlap
 		t.row("possible reason", decimal(e.First), decimal(min(e.Last, r.Last)), "", "", e.Reason, e.By, csvTime(e.At))
 	}
 	if rest := r.PossibleCount - int64(len(r.Possible)); rest > 0 {
 		t.row("possible reason", "", "", "", count(rest)+" others, not listed here", "", "", "")
 	}
 	t.ranges("replaced explanation", replaced, 0)
-	t.numbersOf("stored, but reported as never received", r.Contradicted, a.texts(r.Contradicted),
+	t.numberRows("stored, but reported as never received", r.Contradicted, a.texts(r.Contradicted),
 		r.ContradictedCount)
-	t.numbersOf("stored more than once", r.Duplicates, a.texts(r.Duplicates), r.DuplicateCount)
-	t.numbersOf("stored, but never issued", r.Beyond, a.texts(r.Beyond), r.BeyondCount)
+	t.numberRows("stored more than once", r.Duplicates, a.texts(r.Duplicates), r.DuplicateCount)
+	t.numberRows("stored, but never issued", r.Beyond, a.texts(r.Beyond), r.BeyondCount)
 	return t.send(w, numbers.series, numbers.period.label)
 }
 
@@ -66,13 +66,13 @@ func writePeriodsCSV(w http.ResponseWriter, v *seriesView) error {
 	return t.send(w, v.Series, "periods")
 }
 
-// A csvTable is a table in CSV. Methods add rows to it.
+// A csvTable is a table in CSV, to which methods add rows.
 type csvTable struct {
 	bytes.Buffer
 	numbers printer
 }
 
-// row adds a row. It overwrites cells.
+// row adds a row. It changes the elements of cells.
 func (t *csvTable) row(cells ...string) {
 	for i, cell := range cells {
 		cells[i] = quoted(cell)
@@ -80,12 +80,12 @@ func (t *csvTable) row(cells ...string) {
 	t.WriteString(strings.Join(cells, ",") + "\r\n")
 }
 
-// ranges adds a row for each range, or for each number if the sequences are hidden. all is the count of the numbers
-// that the rows should include. If rows are missing, ranges adds a row with the count of the remaining numbers.
+// ranges adds a row for each range, or for each number if the sequences are hidden. all is the count of all numbers,
+// including those that the report does not list. If numbers are left, ranges adds a row with their count.
 func (t *csvTable) ranges(what string, ranges []serial.Explained, all int64) {
 	rows := 0
 	for _, x := range ranges {
-		for _, g := range t.numbers.split([]serial.Range{x.Range}, mostListed-rows) {
+		for _, g := range t.numbers.split([]serial.Range{x.Range}, maxListed-rows) {
 			at := ""
 			if e := x.Explanation; !e.At.IsZero() {
 				at = csvTime(e.At)
@@ -99,9 +99,9 @@ func (t *csvTable) ranges(what string, ranges []serial.Explained, all int64) {
 	t.rest(what, all)
 }
 
-// numbersOf adds a row for each number, with its text from texts. If all is greater than the count of these numbers, it
-// adds a row for the rest, which the report does not list.
-func (t *csvTable) numbersOf(what string, numbers []serial.Number, texts []string, all int64) {
+// numberRows adds a row for each number, with its text from texts. all is the count of all numbers, including those
+// that the report does not list. If numbers are left, numberRows adds a row with their count.
+func (t *csvTable) numberRows(what string, numbers []serial.Number, texts []string, all int64) {
 	for i, n := range numbers {
 		t.row(what, decimal(n.Seq), decimal(n.Seq), "1", texts[i], "", "", "")
 	}
@@ -119,7 +119,7 @@ func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func csvTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// send writes the table as an attachment. The name of the file contains the Key of the series and what.
+// send writes the table as an attachment. The name of the file contains the Key of the series, and what.
 func (t *csvTable) send(w http.ResponseWriter, s *Series, what string) error {
 	name := strings.Map(func(r rune) rune {
 		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) || r == '-' || r == '_' {
@@ -128,15 +128,15 @@ func (t *csvTable) send(w http.ResponseWriter, s *Series, what string) error {
 		return '-'
 	}, "numbers-"+s.Key+"-"+what)
 	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`.csv"`)
-	_, err := io.WriteString(w, "\ufeff"+t.String()) // with a byte order mark, spreadsheets read the file as UTF-8
+	_, err := io.WriteString(w, "\ufeff"+t.String()) // the byte order mark makes spreadsheets read the file as UTF-8
 	return err
 }
 
-// formula matches a character that a spreadsheet can interpret as the beginning of a formula. The character must be at
-// the beginning of a cell, or after a character that separates cells in another locale.
+// formula matches a character that a spreadsheet can interpret as the beginning of a formula. The character is at the
+// beginning of a cell, or follows a character that separates cells in another locale.
 var formula = regexp.MustCompile(`(^|[;,\t])([=+\-@\t\r])`)
 
-// quoted returns a cell in quotation marks. It inserts a ' before each character that formula matches.
+// quoted returns a cell in quotation marks. It inserts an apostrophe before each character that formula matches.
 func quoted(cell string) string {
 	for formula.MatchString(cell) { // one replacement would miss the second of two adjacent matches
 		cell = formula.ReplaceAllString(cell, "$1'$2")
@@ -144,8 +144,8 @@ func quoted(cell string) string {
 	return `"` + strings.ReplaceAll(strings.ToValidUTF8(cell, "\ufffd"), `"`, `""`) + `"`
 }
 
-// A jsonAccount is the account of a period in JSON. Its lists are never null.
-type jsonAccount struct {
+// A jsonReport is the report of a period in JSON. Its lists are never null.
+type jsonReport struct {
 	Key               string          `json:"key"`
 	Type              string          `json:"type"`
 	Start             time.Time       `json:"start"`
@@ -171,7 +171,7 @@ type jsonAccount struct {
 	Beyond            []string        `json:"beyond"`
 }
 
-// A jsonPeriods is the list of periods of a series in JSON. The list is never null.
+// jsonPeriods is the list of the periods of a series in JSON. The list is never null.
 type jsonPeriods struct {
 	Key     string       `json:"key"`
 	Type    string       `json:"type"`
@@ -180,13 +180,13 @@ type jsonPeriods struct {
 	At      time.Time    `json:"at"`
 	Periods []jsonPeriod `json:"periods"`
 
-	// The texts that the last check of all periods found and that are not numbers of the series. They are omitted if
-	// no check has succeeded.
+	// Foreign contains the stored texts that are not numbers of the series, as found by the last check of all periods. It
+	// is omitted if no check has succeeded.
 	ForeignCount *int64   `json:"foreignCount,omitempty"`
 	Foreign      []string `json:"foreign,omitempty"`
 }
 
-// A jsonPeriod is a period of a list in JSON. The fields with unknown values are null.
+// A jsonPeriod is a period of a list in JSON. Fields with unknown values are null.
 type jsonPeriod struct {
 	Name        string     `json:"name"`
 	Start       time.Time  `json:"start"`
@@ -199,7 +199,7 @@ type jsonPeriod struct {
 	Unexplained *int64     `json:"unexplained"`
 	Clean       *bool      `json:"clean"`
 	Checked     *time.Time `json:"checked"`
-	Since       string     `json:"since,omitempty"` // text that tells why the check is out of date
+	Since       string     `json:"since,omitempty"` // reason why the check is out of date
 	Closed      *bool      `json:"closed"`
 }
 
@@ -224,10 +224,10 @@ type jsonReplaced struct {
 	ReplacedBy jsonReason `json:"replacedBy"`
 }
 
-// writeJSON writes the account of a period as JSON.
-func writeJSON(w http.ResponseWriter, s *Series, p span, a *audit) error {
+// writeJSON writes the report of a period as JSON.
+func writeJSON(w http.ResponseWriter, s *Series, p period, a *audit) error {
 	r := &a.Report
-	out := jsonAccount{
+	out := jsonReport{
 		Key: s.Key, Type: s.Type, Start: p.Start, End: jsonTime(p.End), At: a.at, Clean: r.Clean(),
 		First: r.First, Last: r.Last, Stored: r.Count, MissingCount: r.MissingCount, ExplainedCount: r.ExplainedCount,
 		UnexplainedCount: r.UnexplainedCount, PossibleCount: r.PossibleCount, ContradictedCount: r.ContradictedCount,
@@ -237,16 +237,16 @@ func writeJSON(w http.ResponseWriter, s *Series, p span, a *audit) error {
 		Beyond: a.texts(r.Beyond),
 	}
 	for _, e := range r.Explained {
-		out.Explained = append(out.Explained, jsonExplained{jsonRange(e.Range), reasonOf(e.Explanation)})
+		out.Explained = append(out.Explained, jsonExplained{jsonRange(e.Range), toJSON(e.Explanation)})
 	}
 	for _, g := range r.Unexplained {
 		out.Unexplained = append(out.Unexplained, jsonRange(g))
 	}
 	for _, e := range r.Possible {
-		out.Possible = append(out.Possible, jsonExplained{jsonRange{e.First, e.Last}, reasonOf(e)})
+		out.Possible = append(out.Possible, jsonExplained{jsonRange{e.First, e.Last}, toJSON(e)})
 	}
 	for _, x := range a.replaced {
-		out.Replaced = append(out.Replaced, jsonReplaced{jsonExplained{jsonRange(x.Range), reasonOf(x.old)}, reasonOf(x.by)})
+		out.Replaced = append(out.Replaced, jsonReplaced{jsonExplained{jsonRange(x.Range), toJSON(x.old)}, toJSON(x.by)})
 	}
 	return json.NewEncoder(w).Encode(out)
 }
@@ -271,7 +271,7 @@ func writePeriodsJSON(w http.ResponseWriter, v *seriesView) error {
 	return json.NewEncoder(w).Encode(out)
 }
 
-func reasonOf(e serial.Explanation) jsonReason { return jsonReason{e.Reason, e.By, jsonTime(e.At)} }
+func toJSON(e serial.Explanation) jsonReason { return jsonReason{e.Reason, e.By, jsonTime(e.At)} }
 
 // jsonTime returns a pointer to t, or nil if RFC 3339 cannot express t.
 func jsonTime(t time.Time) *time.Time {

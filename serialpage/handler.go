@@ -16,7 +16,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A handler serves the pages. All addresses in the pages are relative, and all pages are at the same level, so the
+// A handler serves the pages. All addresses in the pages are relative, and all pages are at the same level. So the
 // pages work under any path.
 type handler struct {
 	Options
@@ -31,7 +31,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if !below || rest != "" && rest[0] != '/' {
 		return &problem{status: http.StatusInternalServerError,
 			text: fmt.Sprintf("These pages are configured for %s, but the request was for another path. If the handler is "+
-				"wrapped in http.StripPrefix, unwrap it.", h.Prefix),
+				"wrapped in http.StripPrefix, remove this wrapper.", h.Prefix),
 			cause: fmt.Errorf("path %q is not below Options.Prefix %q", r.URL.Path, h.Prefix)}
 	}
 	var get, post func(http.ResponseWriter, *http.Request) error
@@ -74,11 +74,11 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 		allow = "POST"
 	}
 	w.Header().Set("Allow", allow)
-	return &problem{status: http.StatusMethodNotAllowed, text: "Only these requests are possible here: " + allow + "."}
+	return &problem{status: http.StatusMethodNotAllowed, text: "This address accepts only these requests: " + allow + "."}
 }
 
 // base returns the prefix that turns an address relative to the pages into an address relative to the path of the
-// request. It is "" for the pages themselves, but error pages can have any path below the prefix.
+// request. For a page, it is "". An error page can have any path below the prefix.
 func (h *handler) base(r *http.Request) string {
 	rest := strings.TrimPrefix(r.URL.Path, h.Prefix)
 	if rest == "" && h.Prefix != "" {
@@ -87,19 +87,19 @@ func (h *handler) base(r *http.Request) string {
 	return strings.Repeat("../", max(0, strings.Count(r.URL.EscapedPath(), "/")-strings.Count(h.Prefix, "/")-1))
 }
 
-// redirect returns a function that redirects the client to another page with the same query.
+// redirect returns a function that redirects the client to another address with the same query.
 func redirect(to string) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if r.URL.RawQuery != "" {
 			to += "?" + r.URL.RawQuery
 		}
-		w.Header().Set("Location", to) // http.Redirect would make it absolute
+		w.Header().Set("Location", to) // http.Redirect would make the path absolute
 		w.WriteHeader(http.StatusPermanentRedirect)
 		return nil
 	}
 }
 
-// file returns a function that serves an embedded file and allows browsers to cache the file.
+// file returns a function that serves an embedded file, and allows browsers to cache the file.
 func file(contentType string, content []byte) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Content-Type", contentType)
@@ -125,15 +125,15 @@ func (h *handler) allSeries(ctx context.Context) ([]Series, error) {
 		} else {
 			series, wrong = s.Source.scheme().Series(s.Type)
 		}
-		s.Key = cmp.Or(s.Key, s.Type, series) // Type is "" if the numbers have no type
+		s.Key = cmp.Or(s.Key, s.Type, series) // Type is "" if the template prints no type
 		s.Name = cmp.Or(s.Name, s.Type, series)
 		switch {
 		case wrong != nil:
 		case seen[s.Key]:
 			wrong = errors.New("another series has the same Key")
 		case len(s.Key) > 255:
-			wrong = fmt.Errorf("a Key of %d bytes; want at most 255", len(s.Key))
-		case len(s.Earlier) > 0: // an empty audit returns an error if the schemes do not fit
+			wrong = fmt.Errorf("Key has %d bytes; want at most 255", len(s.Key))
+		case len(s.Earlier) > 0: // an empty audit returns an error if the schemes do not match
 			_, wrong = s.Source.scheme().Audit(s.Type, serial.At(time.Now()), 0, noTexts, serial.WithEarlier(s.Earlier...))
 		}
 		if wrong != nil {
@@ -159,18 +159,18 @@ func (h *handler) find(ctx context.Context, query url.Values) (*Series, error) {
 }
 
 // findPeriod returns the series and the period whose Key and start are in a query or a form.
-func (h *handler) findPeriod(ctx context.Context, query url.Values) (*Series, span, error) {
+func (h *handler) findPeriod(ctx context.Context, query url.Values) (*Series, period, error) {
 	s, err := h.find(ctx, query)
 	if err != nil {
-		return nil, span{}, err
+		return nil, period{}, err
 	}
 	at, err := time.Parse(time.RFC3339, query.Get("start"))
 	if err != nil {
-		return nil, span{}, badRequest("The start of the period must be a time such as 2021-10-24T00:00:00Z.")
+		return nil, period{}, badRequest("The start of the period must be a time such as 2021-10-24T00:00:00Z.")
 	}
-	p, ok := spanAt(s.Source.scheme(), at)
+	p, ok := periodAt(s.Source.scheme(), at)
 	if !ok {
-		return nil, span{}, badRequest("There are no periods before 1970 or after 9999.")
+		return nil, period{}, badRequest("There are no periods before 1970 or after 9999.")
 	}
 	return s, p, nil
 }

@@ -13,19 +13,19 @@ import (
 )
 
 // ServeHTTP responds within Limit, even if a function of Options or Series does not return. These functions run in
-// another goroutine, and ServeHTTP does not wait for this goroutine after the limit.
+// another goroutine. ServeHTTP does not wait for this goroutine after the limit.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.Limit)
 	defer cancel()
-	a := newAnswer()
+	a := newResponse()
 	body, err := h.readBody(ctx, w, r)
 	if err == nil {
-		// The functions get less time, so that enough time is left for an error page.
+		// The context of the functions ends earlier, so that enough time is left for an error page.
 		inner, cancel := context.WithTimeout(ctx, h.Limit-min(h.Limit/2, time.Second/2))
 		defer cancel()
 		r := r.WithContext(inner)
 		r.Body = body
-		served := newAnswer() // after the limit, it must not be read, because the goroutine may still write to it
+		served := newResponse() // must not be read after the limit, because the goroutine may still write to it
 		var ended bool
 		if ended, err = h.within(ctx, r, func() error { return h.serve(served, r) }); ended {
 			a = served
@@ -37,8 +37,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.send(w)
 }
 
-// within calls f in another goroutine, and returns its error. If ctx ends first, within returns false and the error of
-// ctx, and the goroutine keeps running.
+// within calls f in another goroutine, and returns true and the error of f. If ctx ends first, within returns false and
+// the error of ctx, and the goroutine continues to run.
 func (h *handler) within(ctx context.Context, r *http.Request, f func() error) (ended bool, err error) {
 	select {
 	case err := <-h.run(r, f):
@@ -48,19 +48,19 @@ func (h *handler) within(ctx context.Context, r *http.Request, f func() error) (
 	}
 }
 
-// run calls f in another goroutine and returns a channel that receives the error of f. If f panics or calls
-// runtime.Goexit, the error is a problem. In this case, run logs the cause itself, because at that time the response
-// may already have been sent.
+// run calls f in another goroutine, and returns a channel that receives the error of f. If f panics or calls
+// runtime.Goexit, the error is a problem. In this case, run logs the cause itself, because the response may already
+// have been sent.
 func (h *handler) run(r *http.Request, f func() error) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
 		var err error
 		returned := false
 		defer func() {
-			if !returned { // f panicked or ended the goroutine
+			if !returned { // f has panicked or ended the goroutine
 				h.log(r, "a function of the application failed", fmt.Sprintf("panic: %v\n%s", recover(), debug.Stack()))
 				err = &problem{status: http.StatusInternalServerError,
-					text: "This request failed. Inform whoever runs the service."}
+					text: "This request failed. Inform the operator of this service."}
 			}
 			ended <- err
 		}()
@@ -75,7 +75,7 @@ func (h *handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.R
 		return r.Body, nil
 	}
 	stop := context.AfterFunc(ctx, func() { _ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) })
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, largestForm))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxFormBytes))
 	var large *http.MaxBytesError
 	switch {
 	case !stop():
@@ -89,15 +89,15 @@ func (h *handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.R
 	return io.NopCloser(bytes.NewReader(body)), nil
 }
 
-// An answer is an http.ResponseWriter that buffers a response until it is complete.
-type answer struct {
+// A response is an http.ResponseWriter that buffers a response until it is complete.
+type response struct {
 	header http.Header
 	status int
 	bytes.Buffer
 }
 
-func newAnswer() *answer {
-	return &answer{status: http.StatusOK, header: http.Header{
+func newResponse() *response {
+	return &response{status: http.StatusOK, header: http.Header{
 		"Content-Security-Policy": {"default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; " +
 			"frame-ancestors 'none'; base-uri 'none'"},
 		"X-Frame-Options": {"DENY"}, "X-Content-Type-Options": {"nosniff"}, "Referrer-Policy": {"same-origin"},
@@ -105,12 +105,12 @@ func newAnswer() *answer {
 	}}
 }
 
-func (a *answer) Header() http.Header { return a.header }
+func (a *response) Header() http.Header { return a.header }
 
-func (a *answer) WriteHeader(status int) { a.status = status }
+func (a *response) WriteHeader(status int) { a.status = status }
 
-func (a *answer) send(w http.ResponseWriter) {
+func (a *response) send(w http.ResponseWriter) {
 	maps.Copy(w.Header(), a.header)
 	w.WriteHeader(a.status)
-	_, _ = a.WriteTo(w) // it fails if the client has disconnected
+	_, _ = a.WriteTo(w) // fails if the client has disconnected
 }

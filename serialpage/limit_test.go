@@ -22,8 +22,9 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// Whatever a function of the application does, its page and form are answered within Limit. Other pages are served at
-// the same time, and this one works again when the function does.
+// A function of the application blocks, panics or ends its goroutine. The response to its page and form must come
+// within Limit. At the same time, other pages must be served. When the function works again, the page must work again,
+// too.
 func TestLimit(t *testing.T) {
 	for who, set := range map[string]func(s *site, call func()){
 		"Series": func(s *site, call func()) {
@@ -50,7 +51,7 @@ func TestLimit(t *testing.T) {
 					hang, works := make(chan struct{}), false
 					s := open(t, func(s *site) {
 						other := s.series[0]
-						other.Key, other.Source = "other", countOf(t, s.counter.rules, "IS", 5, noon)
+						other.Key, other.Source = "other", newCounter(t, s.counter.rules, "IS", 5, noon)
 						other.Stored, other.Explanations = s.yield, nil
 						s.series = append(s.series, other)
 						set(s, func() {
@@ -80,7 +81,7 @@ func TestLimit(t *testing.T) {
 					require.Equal(t, how != "blocks", strings.Contains(s.log.String(), "limit_test.go"), "the stack")
 					if who == "Source" {
 						page := s.get(200, "/numbers/")
-						require.Contains(t, page, "Not available right now")
+						require.Contains(t, page, "Not available at the moment")
 						require.Contains(t, page, "IS202110240005", "the other series")
 					}
 					s.get(200, "/numbers/style.css")
@@ -98,8 +99,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// A panic is logged even if the page was already answered, or if the client has left.
-func TestPanicAfterAnswer(t *testing.T) {
+// A function panics after the response was sent, or after the client has disconnected. The panic must be logged.
+func TestPanicAfterResponse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		proceed := make(chan struct{})
 		s := open(t, nil)
@@ -121,14 +122,15 @@ func TestPanicAfterAnswer(t *testing.T) {
 			synctest.Wait()
 			cancel()
 			synctest.Wait()
-			require.NotContains(t, s.log.String(), "level=ERROR", "it is no failure that a client leaves")
+			require.NotContains(t, s.log.String(), "level=ERROR", "a client that disconnects is no failure")
 		}
 		close(proceed)
 	})
 }
 
-// If the body of a request does not arrive, the request is answered within Limit, whatever the user and the page.
-func TestLimitOfSlowBody(t *testing.T) {
+// The body of a request does not arrive. The request must get a response within Limit, whatever the user and the page
+// are.
+func TestLimitWithSlowBody(t *testing.T) {
 	s := open(t, func(s *site) { s.options.Limit = 200 * time.Millisecond })
 	server := httptest.NewServer(s)
 	defer server.Close()
@@ -154,15 +156,15 @@ func TestLimitOfSlowBody(t *testing.T) {
 			require.Equal(t, 503, response.StatusCode)
 			require.Contains(t, string(text), "The form took too long to arrive.")
 			_, err = in.ReadByte()
-			require.ErrorIs(t, err, io.EOF, "the server does not wait for the rest either")
+			require.ErrorIs(t, err, io.EOF, "the server must not wait for the rest of the body")
 			require.NoError(t, conn.Close())
 		}
 	}
 	require.Empty(t, s.log.String(), "clients' mistakes are not logged")
 }
 
-// At most one audit runs for a period, and at most two in all. Other requests get 503 with Retry-After, and their pages
-// load again by themselves.
+// At most one audit may run for a period, and at most two in all. Other requests must get 503 with Retry-After, and
+// their pages must reload automatically.
 func TestBusy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -188,22 +190,23 @@ func TestBusy(t *testing.T) {
 			response, text := s.send("GET", page(key), "")
 			require.Equal(t, 503, response.StatusCode)
 			require.Equal(t, []string{"5", "2"}, []string{response.Header.Get("Retry-After"), response.Header.Get("Refresh")})
-			require.Contains(t, text, "This page will reload by itself.")
+			require.Contains(t, text, "This page will reload automatically.")
 		}
 		require.EqualValues(t, 2, s.read.Load())
 		close(release)
 		work.Wait()
 		s.get(200, page("C"))
 		s.get(200, page("A"))
-		require.EqualValues(t, 3, s.read.Load(), "an account is kept for a minute")
-		time.Sleep(keptFor)
+		require.EqualValues(t, 3, s.read.Load(), "a report is reused for a minute")
+		time.Sleep(maxReportAge)
 		s.get(200, page("A"))
 		require.EqualValues(t, 4, s.read.Load())
 	})
 }
 
-// An audit is completed even if the client leaves, so it is there when the client comes back.
-func TestClientLeaves(t *testing.T) {
+// The client disconnects during an audit. The audit must be completed, so that its report is ready when the client
+// returns.
+func TestClientDisconnects(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, nil)
 		release := make(chan struct{})
@@ -220,9 +223,9 @@ func TestClientLeaves(t *testing.T) {
 	})
 }
 
-// While the counters or the application's database are away, pages that need them say so, and the log says why.
-// Afterwards, they work again.
-func TestAway(t *testing.T) {
+// While the counters or the application's database are unavailable, the pages that need them must show this, and the
+// log must contain the cause. Afterwards, the pages must work again.
+func TestUnavailable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, nil)
 		secret := errors.New("secret")

@@ -10,7 +10,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A match is a series whose templates match a number.
+// A match is a series with a template that matches a number.
 type match struct {
 	Series *Series
 	Period string
@@ -18,12 +18,12 @@ type match struct {
 }
 
 // lookUp redirects the client from a number to the page of its period. If several series match the number, it shows a
-// list of them. It does not audit.
+// list of them. It audits nothing.
 func (h *handler) lookUp(w http.ResponseWriter, r *http.Request) error {
 	typed := r.URL.Query().Get("number")
 	text := strings.TrimSpace(typed)
 	if text == "" {
-		return badRequest("Enter a number as it is printed on the document.")
+		return badRequest("Enter a number, as it is printed on the document.")
 	}
 	all, err := h.allSeries(r.Context())
 	if err != nil {
@@ -32,7 +32,7 @@ func (h *handler) lookUp(w http.ResponseWriter, r *http.Request) error {
 	matches, mistyped, impossible := []match{}, false, false
 	for i := range all {
 		s := &all[i]
-		text, read := s.readTyped(typed, "")
+		text, read := s.parseTyped(typed, "")
 		if read.period.label != "" {
 			href := address("period", s.Key, read.period.Start, "number", text)
 			matches = append(matches, match{s, read.period.Name, href})
@@ -52,78 +52,78 @@ func (h *handler) lookUp(w http.ResponseWriter, r *http.Request) error {
 		Number  string
 		Count   int64
 		Matches []match
-	}{text, int64(len(matches)), matches[:min(len(matches), mostListed)]})
+	}{text, int64(len(matches)), matches[:min(len(matches), maxListed)]})
 	return nil
 }
 
-// readTyped reads a number that a user has typed, and returns the text that was read. It removes whitespace around the
-// number, unless only the text with this whitespace is a number of the series.
-func (s *Series) readTyped(typed, label string) (text string, r reading) {
+// parseTyped parses a number that a user has typed, and returns the text that it has parsed. It removes whitespace
+// around the number, unless only the text with this whitespace is a number of the series.
+func (s *Series) parseTyped(typed, label string) (text string, r parsedNumber) {
 	text = strings.TrimSpace(typed)
-	if r = s.read(text, label); r.period.label == "" && text != typed {
-		if raw := s.read(typed, label); raw.period.label != "" {
+	if r = s.parse(text, label); r.period.label == "" && text != typed {
+		if raw := s.parse(typed, label); raw.period.label != "" {
 			return typed, raw
 		}
 	}
 	return text, r
 }
 
-// unreadable returns the problem to show if no series matches a number.
+// unreadable returns the problem for a number that matches no series.
 func unreadable(text string, mistyped, impossible bool) error {
 	p := &problem{status: http.StatusNotFound, title: "Number not found", number: text,
-		text: "is not a number of these series. Enter it whole, as it is printed."}
+		text: "is not a number of these series. Enter the complete number, as it is printed."}
 	switch {
 	case mistyped:
-		p.text = "was mistyped: its check digit does not fit."
+		p.text = "has a wrong check digit, so it was probably mistyped."
 	case impossible:
-		p.text = "cannot be a number of these series: its date is not possible."
+		p.text = "cannot be a number of these series, because its date is impossible."
 	}
 	return p
 }
 
-// lookedUp returns the number in the query of the page of a period, and reads it as a number of this period. text is ""
-// if the query contains no number.
-func lookedUp(s *Series, p span, query url.Values) (text string, r reading) {
-	if text, r = s.readTyped(query.Get("number"), p.label); text == "" {
-		return "", reading{}
+// lookedUp returns the number in the query of the page of a period, and parses it as a number of this period. text is
+// "" if the query contains no number.
+func lookedUp(s *Series, p period, query url.Values) (text string, r parsedNumber) {
+	if text, r = s.parseTyped(query.Get("number"), p.label); text == "" {
+		return "", parsedNumber{}
 	}
 	return text, r
 }
 
-// blanks are the characters with which stored numbers can be padded, for example in CHAR columns. An audit ignores
+// blanks contains the characters with which stored numbers can be padded, for example in CHAR columns. An audit ignores
 // them.
 const blanks = " \t\u00a0"
 
-// A reading is the result of parsing a text with the schemes of a series.
-type reading struct {
-	period span  // period of the number; zero if the text is not a number of the series
-	seq    int64 // sequence of the number
+// A parsedNumber is the result of parsing a text with the schemes of a series.
+type parsedNumber struct {
+	period period // period of the number; zero if the text is not a number of the series
+	seq    int64  // sequence of the number
 
 	other      bool // whether the text is a number of another series or period
 	mistyped   bool // whether a check digit is wrong
 	impossible bool // whether the date does not exist
 }
 
-// read parses a text as a number of the series. If label is not "", only a number of the period with this label is
-// accepted.
-func (s *Series) read(text, label string) (r reading) {
+// parse parses a text as a number of the series. If label is not "", parse accepts only numbers of the period with this
+// label.
+func (s *Series) parse(text, label string) (r parsedNumber) {
 	name, current := s.series(), s.Source.scheme()
 	for i, scheme := range s.schemes() {
 		n, err := scheme.Parse(text)
 		if err != nil {
 			r.mistyped = r.mistyped || errors.Is(err, serial.ErrCheckDigit)
-			ours := strings.Contains(text, s.Type) || strings.HasSuffix(name, ":*") // ":*" if types share it
-			r.impossible = r.impossible || ours && errors.Is(err, serial.ErrImpossibleDate)
+			likely := strings.Contains(text, s.Type) || strings.HasSuffix(name, ":*") // ":*" if types share the series
+			r.impossible = r.impossible || likely && errors.Is(err, serial.ErrImpossibleDate)
 			continue
 		}
-		p, ok := spanAt(scheme, n.Start)
+		p, ok := periodAt(scheme, n.Start)
 		if !s.has(n.Type, name) || label != "" && p.label != label {
 			r.other = true
 			continue
 		}
-		if i > 0 && ok { // the page shows the start and end that the period has in the current scheme
+		if i > 0 && ok { // the pages show a period as it is in the current scheme
 			if start, _, found := labelled(current, p); found {
-				p = spanOf(s, start)
+				p = periodFrom(s, start)
 			} else {
 				ok, r.impossible = false, true
 			}
@@ -138,11 +138,11 @@ func (s *Series) read(text, label string) (r reading) {
 
 // series returns the name of the series.
 func (s *Series) series() string {
-	name, _ := s.Source.scheme().Series(s.Type) // no error, because allSeries has checked the type
+	name, _ := s.Source.scheme().Series(s.Type) // cannot fail, because allSeries has checked the type
 	return name
 }
 
-// has reports whether numbers of a type belong to the series. name is the name of the series.
+// has reports whether numbers of the given type belong to the series. name is the name of the series.
 func (s *Series) has(typ, name string) bool {
 	if typ == s.Type {
 		return true
@@ -151,42 +151,42 @@ func (s *Series) has(typ, name string) bool {
 	return err == nil && series == name
 }
 
-// mostAnswered is the largest number of possible reasons in the result of a look-up.
-const mostAnswered = 10
+// maxLookupReasons is the maximum number of possible reasons in the result of a look-up.
+const maxLookupReasons = 10
 
-// A fate is the result of a look-up as the page of the period shows it.
-type fate struct {
+// A lookupResult is the result of a look-up in the form in which the page of the period shows it.
+type lookupResult struct {
 	Number  string // number as it was typed
 	Period  string // name of the period
-	Foreign bool   // whether it is not a number of the series and period
+	Foreign bool   // whether Number is not a number of the series and period
 	Audit   bool   // whether the series has Stored
 	Ahead   bool   // whether the period has not begun
 
 	Issued  bool
 	Below   bool           // whether the number is below the first number of the period
-	Times   int            // how often the number is stored: 0, 1, or 2 if more than once
-	As      string         // text with which the sequence is stored, if it differs from Number; otherwise ""
+	Times   int            // how many times the number is stored; 2 also means more than twice
+	As      string         // text with which the number is stored, if it differs from Number; otherwise ""
 	Link    template.URL   // address of the document, or "" if there is none
 	Unused  *explainedLine // report that a stored number was never received, or nil if there is none
 	Reason  *explainedLine // explanation of a missing number, or nil if there is none
-	Explain string         // address of the form with this number, or "" if the reader cannot explain it
+	Explain string         // address of the form for explaining this number, or "" if the reader cannot use it
 
 	Possible []explainedLine // possible reasons
 	More     int             // count of the possible reasons that are not listed
 }
 
-// knows reports whether the audit has everything that the page shows about a sequence. Only the stored text can be
-// missing: an audit records it if the sequence was looked up, or if the sequence determines the text. If seq is 0, no
-// sequence was looked up, so the audit has everything.
+// knows reports whether the report contains everything that the page shows about a sequence. Only the stored text can
+// be missing. The report contains this text if the sequence was looked up, or if the sequence determines the text. If
+// seq is 0, no sequence was looked up, so nothing is missing.
 func (a *audit) knows(seq int64) bool {
 	e := a.Lookup(seq)
 	return seq == 0 || seq == a.sought || e.Stored == 0 || len(e.Texts) > 0
 }
 
-// newFate returns the result of looking up a number. seq is 0 if text is not a number of the period.
-func newFate(numbers printer, a *audit, text string, seq int64, mayExplain bool) *fate {
-	r := &a.Report
-	f := &fate{Number: text, Period: numbers.period.Name, Audit: a.stored, Ahead: a.at.Before(numbers.period.Start)}
+// newLookupResult returns the result of looking up a number. seq is 0 if text is not a number of the period.
+func newLookupResult(numbers printer, a *audit, text string, seq int64, mayExplain bool) *lookupResult {
+	r, p := &a.Report, numbers.period
+	f := &lookupResult{Number: text, Period: p.Name, Audit: a.stored, Ahead: a.at.Before(p.Start)}
 	if f.Foreign = seq == 0; f.Foreign || f.Ahead {
 		return f
 	}
@@ -214,9 +214,9 @@ func newFate(numbers printer, a *audit, text string, seq int64, mayExplain bool)
 		f.Reason = &line
 	case f.Issued && a.stored:
 		if mayExplain {
-			f.Explain = numbers.formAddress(serial.Range{First: seq, Last: seq}, commonOf(e.Possible))
+			f.Explain = numbers.formAddress(serial.Range{First: seq, Last: seq}, commonReason(e.Possible))
 		}
-		for i := range e.Possible[:min(len(e.Possible), mostAnswered)] {
+		for i := range e.Possible[:min(len(e.Possible), maxLookupReasons)] {
 			f.Possible = append(f.Possible, numbers.possible(&e.Possible[i], r))
 		}
 		f.More = len(e.Possible) - len(f.Possible)

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	askedAtOnce    = 16 // number of series that are read at the same time
-	mostRows       = 1000
+	maxSeriesReads = 16 // number of series that are read at the same time
+	maxRows        = 1000
 	overviewLength = 30 // number of periods in the chart of a series
 )
 
@@ -23,29 +23,30 @@ type overviewRow struct {
 	Name, Type, Href string
 	Failed           bool // whether the series could not be read
 	Lost             bool // whether the counter was lost
-	Period           span
-	Last             string // last number, or its sequence if the date is not known; "" if no number was issued
+	Period           period
+	Last             string // last number, or its sequence if its date is unknown; "" if no number was issued
 	Issued           int64
-	Full             string // issued share of the numbers of the period; "" if the period is practically unlimited
+	Full             string // share of the period's numbers that are issued; "" if the period is practically unlimited
 	Until            string // text with the last day for which numbers are issued; "" if there is none
-	NearlyFull       bool   // whether at least 80% of the numbers of the period were issued
+	NearlyFull       bool   // whether at least 80% of the period's numbers have been issued
 	NearlyOver       bool   // whether the last day is near or past
 	Chart            chart
-	Audited          *result // last audit with discrepancies; if there is none, the last audit; otherwise nil
+	Audited          *result // latest audit with discrepancies, or otherwise the latest audit; nil if there was none
 	Checked          int64   // count of the periods with a valid check
 	Wrong            int64   // count of the periods with a valid check and discrepancies
 }
 
-// A result is the outcome of an audit as a page shows it.
+// A result is the outcome of an audit in the form in which a page shows it.
 type result struct {
 	outcome
 	Period, Href string
 	Since        string // reason why the outcome is out of date, or ""
 }
 
-// newResult returns the result for an outcome. last is the last sequence that has been issued in the period until now.
+// newResult returns the result for an outcome. last is the sequence of the last number that has been issued in the
+// period until now.
 func newResult(s *Series, o outcome, last int64) *result {
-	p := spanOf(s, o.Start)
+	p := periodFrom(s, o.Start)
 	o.At = o.At.In(p.Start.Location())
 	return &result{o, p.Name, address("period", s.Key, o.Start), o.since(last)}
 }
@@ -56,13 +57,13 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	shown := all[:min(len(all), mostRows)]
+	shown := all[:min(len(all), maxRows)]
 	rows := make([]overviewRow, len(shown))
 	failed := make([]error, len(shown))
 	summaries := h.audits.summaries()
 	var work sync.WaitGroup
 	next := make(chan int)
-	for range min(askedAtOnce, len(shown)) {
+	for range min(maxSeriesReads, len(shown)) {
 		work.Go(func() {
 			for i := range next {
 				found := summaries[shown[i].Key]
@@ -109,7 +110,7 @@ func (h *handler) overviewRow(r *http.Request, s *Series, audited outcome) (over
 	return row, nil
 }
 
-// read sets the fields that come from the Source of a series.
+// read sets the fields whose values come from the Source of a series.
 func (row *overviewRow) read(ctx context.Context, s *Series, audited outcome) error {
 	last, err := s.Source.last(ctx, s.Type)
 	if errors.Is(err, serial.ErrCounterLost) {
@@ -125,7 +126,7 @@ func (row *overviewRow) read(ctx context.Context, s *Series, audited outcome) er
 	}
 	scheme := s.Source.scheme()
 	first, largest := scheme.Limits()
-	row.Period = spanOf(s, last.Start)
+	row.Period = periodFrom(s, last.Start)
 	row.Last = numberText(last)
 	if row.Audited != nil && audited.Start.Equal(last.Start) {
 		row.Audited = newResult(s, audited, last.Seq)
@@ -145,7 +146,7 @@ func (row *overviewRow) read(ctx context.Context, s *Series, audited outcome) er
 }
 
 // untilText returns a text with the last day for which numbers are issued. near reports whether this day is past or at
-// most 29 days away, as in the warning of the hooks. Both days have the form 2026-08-01.
+// most 29 days away, as in the warnings of serial.Hooks. Both days have the form 2026-08-01.
 func untilText(last, today string) (text string, near bool) {
 	date, _ := time.Parse(time.DateOnly, last)
 	text = date.Format("2 January 2006")
@@ -158,12 +159,12 @@ func untilText(last, today string) (text string, near bool) {
 	return "until " + text, false
 }
 
-// endless is a count of numbers that no application reaches in a period. A page does not show how full such a period
-// is.
+// endless is a count that no application reaches in a period. If a period has at least so many numbers, the pages do
+// not show how full it is.
 const endless = 1_000_000_000
 
-// fullText returns the issued share of the numbers of a period as text. The text is 0% only if no number was issued,
-// and 100% only if all numbers were.
+// fullText returns the share of a period's numbers that are issued, as text. It is 0% only if no number was issued, and
+// 100% only if all numbers were.
 func fullText(issued, size int64) string {
 	share := fmt.Sprintf("%.1f%%", min(float64(issued)/float64(size)*100, 99.9))
 	switch {

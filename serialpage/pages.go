@@ -26,7 +26,8 @@ var style []byte
 //go:embed web/icon.svg
 var icon []byte
 
-// version is part of the addresses of the embedded files, because browsers cache these files for a year.
+// version is a part of the addresses of the embedded files. It changes with their content, because browsers cache these
+// files for a year.
 var version = func() string {
 	sum := sha256.Sum256(append(slices.Clone(style), icon...))
 	return base64.RawURLEncoding.EncodeToString(sum[:6])
@@ -40,13 +41,13 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"shortly": shortly, "plural": plural,
 }).ParseFS(pageFiles, "web/*.html"))
 
-// contentTypes maps a format to its content type. The format of a page is "".
+// contentTypes maps formats to content types. The format of a page is "".
 var contentTypes = map[string]string{
 	"": "text/html; charset=utf-8", "csv": "text/csv; charset=utf-8; header=present", "json": "application/json",
 }
 
-// formatOf returns the format that the path of a request ends with, such as "csv", or "" for a page.
-func formatOf(r *http.Request) string {
+// requestFormat returns the format with which the path of a request ends, such as "csv", or "" for a page.
+func requestFormat(r *http.Request) string {
 	return strings.TrimPrefix(path.Ext(r.URL.Path), ".")
 }
 
@@ -55,8 +56,8 @@ type frame struct {
 	Title   string
 	Version string
 	Base    string // prefix of relative addresses; "" on a page
-	Back    []link // links to the pages above this one
-	Number  string // content of the field for looking up a number; "" unless the number has to be corrected
+	Back    []link // links to the pages above this page
+	Number  string // content of the field for looking up a number; "" unless the user has to correct the number
 	Data    any
 }
 
@@ -65,13 +66,13 @@ type link struct{ Href, Text string }
 
 var home = link{"./", "Number series"}
 
-// write renders a whole page and then sends it, so that a failing template does not leave half a page.
+// write renders a whole page and then sends it. So if a template fails, no half page is sent.
 func (h *handler) write(w http.ResponseWriter, status int, name string, f frame, data any) {
 	f.Version, f.Data = version, data
 	var page bytes.Buffer
 	if err := pages.ExecuteTemplate(&page, name, f); err != nil {
 		h.Logger.Error("serialpage: a page could not be rendered", "page", name, "err", err)
-		http.Error(w, "This page is not available right now.", http.StatusInternalServerError)
+		http.Error(w, "This page is not available at the moment.", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", contentTypes[""])
@@ -79,12 +80,13 @@ func (h *handler) write(w http.ResponseWriter, status int, name string, f frame,
 	_, _ = page.WriteTo(w)
 }
 
-// address returns the relative address of a page about a period of a series, or about the series if start is zero. more
-// contains additional query parameters: names and values in turn. Parameters with empty values are omitted.
+// address returns the relative address of a page about a period of a series. If start is zero, the page is about the
+// whole series. more contains additional query parameters, as names that are each followed by their value. Parameters
+// with empty values are omitted.
 func address(page, key string, start time.Time, more ...string) string {
 	q := url.Values{"key": {key}}
 	if !start.IsZero() {
-		if utc := start.UTC(); utc.Year() <= 9999 { // RFC 3339 has no later year
+		if utc := start.UTC(); utc.Year() <= 9999 { // RFC 3339 cannot express later years
 			start = utc
 		}
 		q.Set("start", start.Format(time.RFC3339))
@@ -100,7 +102,7 @@ func address(page, key string, start time.Time, more ...string) string {
 // seriesLink returns a link to the page of a series.
 func seriesLink(s *Series) link { return link{address("series", s.Key, time.Time{}), s.Name} }
 
-// A problem is an error with the content of the error page to show.
+// A problem is an error with the content of its error page.
 type problem struct {
 	status int
 	text   string // text for the reader
@@ -108,9 +110,9 @@ type problem struct {
 	retry  bool   // whether the same request may succeed later
 
 	title  string  // title of the page; by default, the title for the status
-	number string  // number that was looked up and that the text is about, or ""
+	number string  // number that was looked up; if not "", text continues a sentence that begins with it
 	series *Series // series that the text is about, or nil
-	period span    // period that the text is about, if series is not nil
+	period period  // period that the text is about, if series is not nil
 }
 
 func (p *problem) Error() string { return p.text }
@@ -121,13 +123,13 @@ func badRequest(text string) error { return &problem{status: http.StatusBadReque
 
 func forbidden(text string) error { return &problem{status: http.StatusForbidden, text: text} }
 
-// unavailable returns the problem to show if a database, Redis or a function of the application has failed.
+// unavailable returns the problem for a failure of a database, of Redis, or of a function of the application.
 func unavailable(cause error) error {
-	return &problem{status: http.StatusServiceUnavailable, text: "This page is not available right now.", cause: cause,
-		retry: true}
+	return &problem{status: http.StatusServiceUnavailable, cause: cause, retry: true,
+		text: "This page is not available at the moment. Try again later."}
 }
 
-// fail responds with an error page, and logs the cause of err if it is not the fault of the client.
+// fail responds with an error page. It logs the cause of err, unless the client caused the error.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := &problem{}
 	if !errors.As(err, &p) {
@@ -144,7 +146,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	h.write(w, p.status, "problem.html", f, struct {
 		Series       *Series
-		Period       span
+		Period       period
 		Number, Text string
 		At           time.Time
 	}{p.series, p.period, p.number, p.text, time.Now().UTC()})
@@ -169,13 +171,13 @@ func (h *handler) log(r *http.Request, text string, cause any) {
 		"query", r.URL.RawQuery, "err", cause)
 }
 
-// A linker gets the addresses of documents from the application.
+// A linker asks the application for the addresses of documents.
 type linker struct {
 	link   func(number string) string // Series.Link; nil if there are no links
-	failed string                     // panic value and stack if link panicked; no link may be shown in this case
+	failed string                     // panic value and stack if link has panicked; then no link may be shown
 }
 
-// address returns the address of the document that has the number, or "" if there is none.
+// address returns the address of the document with the given number, or "" if there is no valid address.
 func (l *linker) address(number string) (address template.URL) {
 	if l.link == nil || l.failed != "" {
 		return ""
@@ -192,5 +194,5 @@ func (l *linker) address(number string) (address template.URL) {
 	if err != nil || u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https" {
 		return ""
 	}
-	return template.URL(text) // checked above; the template escapes it
+	return template.URL(text) // the scheme is checked, and the template escapes the text
 }

@@ -17,29 +17,29 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-const evil = "אבד\"><script>alert(1)</script>" // right to left
+const evil = "אבד\"><script>alert(1)</script>" // HTML, with text that is written from right to left
 
-// An account with all kinds of findings, as a page, as CSV and as JSON. Text from the application, from documents and
-// from people is escaped and cannot change the direction of other text.
+// The report of a period contains all kinds of findings, and is shown as a page, as CSV and as JSON. Text from the
+// application, from documents and from users must be escaped, and must not change the direction of other text.
 func TestPeriodPage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := &golden{site: open(t, func(s *site) {
-			s.use(14, schemeOf(t, "{type}{date:yyyyMMdd}{seq:4}", "UTC", serial.WithLast(50)))
-			s.series[0].Earlier = []*serial.Scheme{schemeOf(t, "{type}/{date:yyyyMMdd}/{seq:1}", "UTC")}
+			s.use(14, newScheme(t, "{type}{date:yyyyMMdd}{seq:4}", "UTC", serial.WithLast(50)))
+			s.series[0].Earlier = []*serial.Scheme{newScheme(t, "{type}/{date:yyyyMMdd}/{seq:1}", "UTC")}
 			s.store(1, 3, 3, 99)
 			s.stored = append(s.stored, "IS/20211024/5", " IS202110240009", "PO202110240001", "IS202110230001", "IS2O2110240002",
 				"IS202110240000", "=1+1")
 			s.series[0].Name, s.options.Organisation = "Invoices "+evil, "Ada & Söhne "+evil
 			s.series[0].Link = func(number string) string { return "../doc?n=<" + number + ">&at=12:00" }
 			s.register.add(
-				serial.Explanation{First: 2, Reason: "wrong " + evil, By: "Ada", At: noon}, // whose clock was ahead
+				serial.Explanation{First: 2, Reason: "wrong " + evil, By: "Ada", At: noon}, // Ada's clock was ahead
 				serial.Explanation{First: 2, Reason: "torn;=1+1 " + evil, By: "Eve " + evil},
 				serial.Explanation{First: 4, Last: 5, Reason: serial.BlockBurned, Unused: true},
 				serial.Explanation{First: 6, Reason: serial.CallerLeft, Unused: true},
 				serial.Explanation{First: 6, Last: 7, Reason: "first", By: "Ada"},
 				serial.Explanation{First: 6, Last: 7, Reason: "second", By: "Ada"},
 				serial.Explanation{First: 8, Reason: serial.NotReplicated},
-				serial.Explanation{First: 8, Reason: serial.NotReplicated}, // recorded twice
+				serial.Explanation{First: 8, Reason: serial.NotReplicated}, // added twice
 				serial.Explanation{First: 1, Last: 10, Reason: serial.Raised, Possible: true},
 				serial.Explanation{First: 9, Last: 10, Reason: serial.BlockSkipped, Possible: true},
 				serial.Explanation{First: 10, Last: 12, Reason: "unplugged", By: "Eve", Possible: true},
@@ -59,20 +59,20 @@ func TestPeriodPage(t *testing.T) {
 	})
 }
 
-// The page of a period shows other things for other series, periods and readers.
+// The page of a period depends on the series, the period and the reader.
 func TestKindsOfPeriods(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := &golden{}
 		use := func(change func(*site)) { g.site = open(t, change) }
 		scheme := func(template string, opts ...serial.Option) *serial.Scheme {
-			return schemeOf(t, template, "UTC", opts...)
+			return newScheme(t, template, "UTC", opts...)
 		}
 
 		use(func(s *site) { s.series[0].Stored = nil })
 		g.read(200, today, "X-User", "Ada")
 		g.read(404, todayCSV)
 
-		// Numbers that hide their sequences are listed one by one.
+		// Numbers that hide their sequences must be listed one by one.
 		use(func(s *site) {
 			s.use(30, scheme("{type}{date:yyyyMMdd}{seq:6}", hidden))
 			s.store(1, 5)
@@ -82,7 +82,7 @@ func TestKindsOfPeriods(t *testing.T) {
 		g.read(200, today, "X-User", "Ada")
 		g.show(200, todayCSV)
 
-		// The date of a missing number is unknown. An audit finds that of a contradicted one.
+		// The date of a missing number is unknown. An audit finds the date of a contradicted number.
 		use(func(s *site) {
 			s.use(20, scheme("{type}{date:yyyyMMdd}{seq:4}", serial.WithPeriod(serial.PerYear)))
 			s.store(1, 2, 3, 4, 5, 8, 8)
@@ -91,7 +91,7 @@ func TestKindsOfPeriods(t *testing.T) {
 		})
 		g.read(200, "/numbers/period?key=IS&start=2021-01-01T00:00:00Z", "X-User", "Ada")
 
-		// A table has an account of any period: of a closed one, of one without numbers, and of one that has not begun.
+		// A table can report on any period: here, on a closed period, one without numbers, and one that has not begun.
 		use(func(s *site) {
 			s.counter.table, s.counter.ended = true, midnight.AddDate(0, 0, 1)
 			s.store(1, 2, 3, 4, 5)
@@ -100,7 +100,7 @@ func TestKindsOfPeriods(t *testing.T) {
 		g.read(200, "/numbers/period?key=IS&start=1985-10-26T00:00:00Z")
 		g.read(200, "/numbers/period?key=IS&start=2021-10-25T00:00:00Z")
 
-		// The first number is not 1, and was changed.
+		// The first number is not 1, and was changed after numbers had been issued.
 		use(func(s *site) {
 			s.use(5, scheme("{type}{date:yyyyMMdd}{seq:4}", serial.WithStart(4), serial.WithUntil(serial.On(2021, 12, 31))))
 		})
@@ -108,7 +108,7 @@ func TestKindsOfPeriods(t *testing.T) {
 
 		// All types share the counter.
 		use(func(s *site) {
-			s.use(3, schemeOf(t, "{type}{date:yyyyMMdd}{seq:4}", "Asia/Kathmandu", serial.WithSharedCounter()))
+			s.use(3, newScheme(t, "{type}{date:yyyyMMdd}{seq:4}", "Asia/Kathmandu", serial.WithSharedCounter()))
 			s.stored = []string{"IS202110240001", "FA202110240003"}
 		})
 		g.read(200, "/numbers/period?key=IS&start=2021-10-23T18:15:00Z")
@@ -118,12 +118,13 @@ func TestKindsOfPeriods(t *testing.T) {
 
 var hidden = serial.WithHiddenSequence([]byte("0123456789abcdef"))
 
-// The page of all series, before and after their accounts were opened.
+// The page of all series is shown before and after an audit.
 func TestOverview(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := &golden{site: open(t, func(s *site) {
 			add := func(key string, seq int64, zone string, opts ...serial.Option) *counter {
-				c := countOf(t, schemeOf(t, "{type}{date:yyyyMMdd}-{seq:4}", zone, opts...), "T", seq, noon, noon.AddDate(0, 0, -2))
+				scheme := newScheme(t, "{type}{date:yyyyMMdd}-{seq:4}", zone, opts...)
+				c := newCounter(t, scheme, "T", seq, noon, noon.AddDate(0, 0, -2))
 				s.series = append(s.series, Series{Key: key, Type: "T", Name: key + evil, Source: c})
 				return c
 			}
@@ -144,8 +145,8 @@ func TestOverview(t *testing.T) {
 	})
 }
 
-// The page of a series with its list of periods as CSV and JSON: before a check of all periods, after it, and after
-// numbers were issued and explained.
+// The page of a series, and its list of periods as CSV and JSON, are shown before a check of all periods, after it, and
+// after further numbers were issued and explained.
 func TestSeriesPage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := &golden{site: kept(t)}
@@ -155,7 +156,8 @@ func TestSeriesPage(t *testing.T) {
 		g.show(200, "/numbers/series.csv?key=IS")
 		g.show(200, "/numbers/series.json?key=IS")
 
-		g.stored = append(g.stored[1:], "IS2O2110240003", evil, "IS202110230001", "IS202110230002") // the first is deleted
+		// The first document is deleted, and texts are stored that are no numbers or belong to a period without a counter.
+		g.stored = append(g.stored[1:], "IS2O2110240003", evil, "IS202110230001", "IS202110230002")
 		g.check("IS", 303)
 		require.EqualValues(t, 1, g.site.read.Load())
 		g.show(200, seriesPage, "X-User", "Ada")
@@ -176,21 +178,21 @@ func TestSeriesPage(t *testing.T) {
 	})
 }
 
-// kept returns a site with three invoices on each of the 22nd and the 24th.
+// kept returns a site with three invoices on 22 October and three on 24 October.
 func kept(t testing.TB) *site {
 	return open(t, func(s *site) {
-		s.counter.all = countOf(t, s.counter.rules, "IS", 3, noon, noon.AddDate(0, 0, -2)).all
+		s.counter.all = newCounter(t, s.counter.rules, "IS", 3, noon, noon.AddDate(0, 0, -2)).all
 		s.stored = nil
 		for _, n := range s.counter.all {
 			for seq := int64(1); seq <= 3; seq++ {
-				s.stored = append(s.stored, numberOf(t, s.counter.rules, "IS", n.Start, seq))
+				s.stored = append(s.stored, printed(t, s.counter.rules, "IS", n.Start, seq))
 			}
 		}
 		slices.Sort(s.stored)
 	})
 }
 
-// Every answer has the right status. Only the page of a period makes an audit, and HEAD makes none.
+// Every response must have the right status. Only a GET request for the page of a period may cause an audit.
 func TestRequests(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, nil)
@@ -211,7 +213,7 @@ func TestRequests(t *testing.T) {
 			response, text := s.send(r.method, r.path, "")
 			require.Equal(t, r.status, response.StatusCode, "%s %s: %s", r.method, r.path, text)
 			require.Equal(t, r.status == 405, response.Header.Get("Allow") != "", r.path)
-			if !strings.HasSuffix(r.path, ".svg") { // an SVG names its language by an address
+			if !strings.HasSuffix(r.path, ".svg") { // an SVG contains the address of its namespace
 				require.NotContains(t, text, "://")
 			}
 		}
@@ -229,7 +231,7 @@ func TestRequests(t *testing.T) {
 	})
 }
 
-// Wherever the handler is mounted, the addresses in its pages lead to its pages, from error pages too.
+// Wherever the handler is mounted, the addresses in its pages must lead to its pages, including those in error pages.
 func TestAddresses(t *testing.T) {
 	for _, prefix := range []string{"", "/numbers", "/a/b:c d"} {
 		s := open(t, func(s *site) { s.options.Prefix = prefix })
@@ -261,13 +263,13 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Types and keys that look like paths do not change the path of a page.
+// Types and keys that look like paths must not change the path of a page.
 func TestTypesLikePaths(t *testing.T) {
 	types := []string{"..", ".", "A/B", "../../x", "/", "Z-9_."}
 	s := open(t, func(s *site) {
 		s.series = nil
 		for _, typ := range types {
-			s.series = append(s.series, Series{Type: typ, Source: countOf(t, s.counter.rules, typ, 1, noon), Stored: s.yield})
+			s.series = append(s.series, Series{Type: typ, Source: newCounter(t, s.counter.rules, typ, 1, noon), Stored: s.yield})
 		}
 	})
 	series := linksTo(s.get(200, "/numbers/"), "series")
@@ -280,7 +282,7 @@ func TestTypesLikePaths(t *testing.T) {
 	}
 }
 
-// Only relative addresses, and those with http or https, are links to documents.
+// Only relative addresses, and addresses with http or https, may become links to documents.
 func TestDocumentAddresses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for address, want := range map[string]string{
@@ -297,7 +299,7 @@ func TestDocumentAddresses(t *testing.T) {
 	})
 }
 
-// If Link panics, even for one number, the page is as without it.
+// If Link panics, even for a single number, the page must look as if there were no Link.
 func TestDocumentLinkPanics(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, func(s *site) { s.store(1, 3, 3, 9) })
@@ -313,7 +315,7 @@ func TestDocumentLinkPanics(t *testing.T) {
 	})
 }
 
-// NewHandler refuses invalid options, and the pages refuse invalid series.
+// NewHandler must reject invalid options, and the pages must report invalid series.
 func TestInvalidOptions(t *testing.T) {
 	some := func(context.Context) ([]Series, error) { return nil, nil }
 	for says, o := range map[string]Options{
@@ -344,9 +346,9 @@ func TestInvalidOptions(t *testing.T) {
 		"Source is nil": {{Type: "IS"}}, "another series has": {right, right}, "256 bytes": {{Key: strings.Repeat("x", 256),
 			Type: "IS", Source: right.Source}}, "invalid": {{Type: "a b", Source: right.Source}},
 		"WithEarlier: scheme 1 is nil": earlier(nil),
-		`the key prefix \"shop\"`: earlier(schemeOf(t, "{type}{date:yyyyMMdd}{seq}", "UTC",
+		`the key prefix \"shop\"`: earlier(newScheme(t, "{type}{date:yyyyMMdd}{seq}", "UTC",
 			serial.WithKeyPrefix("shop"))),
-		`the calendar \"months\"`: earlier(schemeOf(t, "{type}{date:yyyyMM}{seq}", "UTC",
+		`the calendar \"months\"`: earlier(newScheme(t, "{type}{date:yyyyMM}{seq}", "UTC",
 			serial.WithPeriod(serial.PerMonth))),
 	} {
 		s.series = wrong
@@ -357,7 +359,7 @@ func TestInvalidOptions(t *testing.T) {
 	}
 }
 
-// No cell of a CSV begins a formula, in whatever way a spreadsheet separates cells.
+// No cell of a CSV may begin with a formula, whatever character separates cells in a spreadsheet.
 func TestQuoted(t *testing.T) {
 	for cell, want := range map[string]string{"=1+1": "'=1+1", "@x": "'@x", "x;=1+1": "x;'=1+1", "x\t-1": "x\t'-1",
 		"\t\t+1": "'\t'\t'+1", "a,@b;\r": "a,'@b;'\r", `"=1"`: `""=1""`, "a=1;b": "a=1;b", "a\xff": "a\ufffd"} {
@@ -365,7 +367,8 @@ func TestQuoted(t *testing.T) {
 	}
 }
 
-// Lists end after 1,000 entries and show the count of all. A CSV has a row that counts what it does not list.
+// Lists end after 1,000 entries, but must show the count of all numbers. A CSV must have a row with the count of the
+// numbers that it does not list.
 func TestCutLists(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const many = 100_000
@@ -376,7 +379,7 @@ func TestCutLists(t *testing.T) {
 		require.Less(t, len(s.get(200, todayJSON)), 200_000)
 		response, table := s.send("GET", todayCSV, "")
 		require.Equal(t, `attachment; filename="numbers-IS-20211024.csv"`, response.Header.Get("Content-Disposition"))
-		lines := csvOf(t, table)
+		lines := parseCSV(t, table)
 		require.Contains(t, lines, []string{"not explained", "", "", "1000", "others, not listed here", "", "", ""})
 		require.EqualValues(t, 1, s.read.Load())
 
@@ -392,9 +395,9 @@ func TestCutLists(t *testing.T) {
 	})
 }
 
-// large has the first series count many numbers, every fiftieth of which is missing.
+// large makes the first series issue many numbers, of which every fiftieth is missing.
 func large(s *site, many int64) {
-	s.use(many, schemeOf(s.t, "{type}{date:yyyyMMdd}{seq:8}", "UTC"))
+	s.use(many, newScheme(s.t, "{type}{date:yyyyMMdd}{seq:8}", "UTC"))
 	s.options.Limit = time.Hour
 	s.series[0].Stored = func(ctx context.Context, _, _ time.Time) iter.Seq2[string, error] {
 		s.read.Add(1)

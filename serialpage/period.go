@@ -11,20 +11,20 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// period serves the page of a period, or its account as CSV or JSON.
+// period serves the page of a period, or its report as CSV or JSON.
 func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 	s, p, err := h.findPeriod(r.Context(), r.URL.Query())
 	if err != nil {
 		return err
 	}
 	query := r.URL.Query()
-	format := formatOf(r)
+	format := requestFormat(r)
 	w.Header().Set("Content-Type", contentTypes[format])
 	if r.Method == http.MethodHead {
 		return nil // without an audit
 	}
 	if format != "" && s.Stored == nil {
-		return notFound("This series is not checked here.")
+		return notFound("The numbers of this series cannot be checked here.")
 	}
 	closed, err := s.Source.closed(r.Context(), s.Type)
 	if err != nil {
@@ -33,7 +33,7 @@ func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 	numbers := newPrinter(s, p)
 	text, sought := lookedUp(s, p, query)
 	if format != "" {
-		text, sought = "", reading{}
+		text, sought = "", parsedNumber{}
 	}
 	a, err := h.audit(r.Context(), w, numbers, sought.seq)
 	if none := (*problem)(nil); text != "" && errors.As(err, &none) && none.status == http.StatusNotFound {
@@ -63,9 +63,9 @@ func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 			return unavailable(err)
 		}
 		if len(v.Saved) > 0 {
-			query = nil // what was saved does not fill the form again
+			query = nil // so that the form is empty after a successful save
 		}
-		if a.UnexplainedCount > 0 || query.Get("first") != "" { // keeps typed input
+		if a.UnexplainedCount > 0 || query.Get("first") != "" { // a filled form is shown in any case
 			v.Form = newForm(numbers, query)
 		}
 	}
@@ -73,9 +73,9 @@ func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// neighbours returns the addresses of the pages of the kept periods directly before and after p. An address is "" if
-// there is no such period.
-func neighbours(ctx context.Context, s *Series, p span) (older, newer string, err error) {
+// neighbours returns the addresses of the pages of the nearest periods before and after p whose counters still exist.
+// An address is "" if there is no such period.
+func neighbours(ctx context.Context, s *Series, p period) (older, newer string, err error) {
 	_, err = s.kept(ctx, func(kept []serial.Number) bool {
 		older, newer = "", ""
 		for _, n := range kept { // newest first
@@ -92,13 +92,13 @@ func neighbours(ctx context.Context, s *Series, p span) (older, newer string, er
 	return older, newer, err
 }
 
-// periodView returns the view of an account. If text is not "", it includes the result of looking up text. If Link of
-// the series panics, the view has no links.
+// periodView returns the view of a report. If text is not "", the view includes the result of looking up text. If Link
+// of the series panics, the view has no links.
 func (h *handler) periodView(r *http.Request, numbers printer, a *audit, mayExplain bool, text string,
-	sought reading) *periodView {
+	sought parsedNumber) *periodView {
 	v := newPeriodView(numbers, a, mayExplain)
 	if text != "" {
-		v.Fate = newFate(numbers, a, text, sought.seq, mayExplain)
+		v.Lookup = newLookupResult(numbers, a, text, sought.seq, mayExplain)
 	}
 	if failed := numbers.links.failed; failed != "" {
 		h.log(r, "Link of a series failed", failed)
@@ -108,8 +108,8 @@ func (h *handler) periodView(r *http.Request, numbers printer, a *audit, mayExpl
 	return v
 }
 
-// user returns the name of the user who sent a request, or the reason why this user may not explain numbers. Both are
-// "" if Options.User is nil.
+// user returns the name of the user who sent a request, or a text with the reason why this user may not explain
+// numbers. Both are "" if Options.User is nil.
 func (h *handler) user(r *http.Request) (name, refused string) {
 	if h.User == nil {
 		return "", ""
@@ -118,7 +118,7 @@ func (h *handler) user(r *http.Request) (name, refused string) {
 	if err == nil && name == "" {
 		return "", "You may not explain numbers here."
 	}
-	refused = "Your name could not be read, so you may not explain numbers now."
+	refused = "Your name could not be read, so you cannot explain numbers at the moment."
 	if err == nil {
 		err = serial.Explanation{First: 1, Last: 1, Reason: "any", By: name, At: time.Unix(0, 0)}.Validate()
 		if err == nil {
@@ -129,7 +129,7 @@ func (h *handler) user(r *http.Request) (name, refused string) {
 	}
 	h.Logger.WarnContext(r.Context(), "serialpage: a user may not explain numbers", "err",
 		fmt.Errorf("Options.User: %w", err))
-	return "", refused + " Inform whoever runs the service."
+	return "", refused + " Inform the operator of this service."
 }
 
 // explainable reports whether missing numbers of the series can be explained.

@@ -9,31 +9,32 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A span is a period with its name, its label and its scheme.
-type span struct {
+// A period is a period of a scheme.
+type period struct {
 	label      string
 	Name       string
 	Start, End time.Time
 	scheme     *serial.Scheme
 }
 
-// spanAt returns the period that contains an instant.
-func spanAt(scheme *serial.Scheme, at time.Time) (p span, ok bool) {
+// periodAt returns the period that contains an instant. ok is false if no period contains it.
+func periodAt(scheme *serial.Scheme, at time.Time) (p period, ok bool) {
 	label, start, end := scheme.Period(serial.At(at))
-	return span{label, scheme.PeriodName(serial.At(at)), start, end, scheme}, label != ""
+	return period{label, scheme.PeriodName(serial.At(at)), start, end, scheme}, label != ""
 }
 
-// spanOf returns the period that begins at start.
-func spanOf(s *Series, start time.Time) span {
-	if p, ok := spanAt(s.Source.scheme(), start); ok {
+// periodFrom returns the period of a series that begins at start.
+func periodFrom(s *Series, start time.Time) period {
+	if p, ok := periodAt(s.Source.scheme(), start); ok {
 		return p
 	}
-	return span{Start: start, End: start} // a period that includes 1 January 1970 can begin before the first date
+	// A period that contains 1 January 1970 can begin before that date, and then its first instant has no date.
+	return period{Start: start, End: start}
 }
 
-// Days returns the first and the last business day of the period as text. It returns "" for a period of one day or
-// less, because the name of such a period already contains the day.
-func (p span) Days() string {
+// Days returns the first and the last business day of the period as text. It returns "" for a period of at most one
+// day, because the name of such a period already contains the day.
+func (p period) Days() string {
 	if p.scheme == nil || !p.Ends() {
 		return ""
 	}
@@ -45,7 +46,7 @@ func (p span) Days() string {
 }
 
 // day returns the business day of an instant as text.
-func (p span) day(at time.Time) string {
+func (p period) day(at time.Time) string {
 	return dayText(p.scheme.BusinessDate(serial.At(at)))
 }
 
@@ -55,14 +56,14 @@ func dayText(day serial.When) string {
 }
 
 // Ends reports whether the period has an end.
-func (p span) Ends() bool { return p.label != "all" }
+func (p period) Ends() bool { return p.label != "all" }
 
 // Zone returns the name of the time zone of the period.
-func (p span) Zone() string { return zoneName(p.Start.Location()) }
+func (p period) Zone() string { return zoneName(p.Start.Location()) }
 
 // zone returns the time zone of the series.
 func (s *Series) zone() *time.Location {
-	p, _ := spanAt(s.Source.scheme(), time.Now())
+	p, _ := periodAt(s.Source.scheme(), time.Now())
 	return p.Start.Location()
 }
 
@@ -77,14 +78,15 @@ func zoneName(zone *time.Location) string {
 	return zone.String()
 }
 
-// schemes returns the schemes with which numbers of the series can be parsed. The current scheme is the first.
+// schemes returns the schemes with which numbers of the series can be parsed, beginning with the current scheme.
 func (s *Series) schemes() []*serial.Scheme {
 	return append([]*serial.Scheme{s.Source.scheme()}, s.Earlier...)
 }
 
-// reach returns the start of the period that has the label of p, by each scheme, and the interval from from to to,
-// which encloses these periods. The start by the current scheme is the last of starts.
-func (s *Series) reach(p span) (starts []time.Time, from, to time.Time) {
+// periodInAllSchemes finds the period with the label of p in every scheme of the series. starts contains the start of
+// this period in each scheme; the start in the current scheme is the last element. All these periods are between from
+// and to.
+func (s *Series) periodInAllSchemes(p period) (starts []time.Time, from, to time.Time) {
 	starts, from, to = []time.Time{p.Start}, p.Start, p.End
 	for _, e := range s.Earlier {
 		start, end, ok := labelled(e, p)
@@ -102,14 +104,16 @@ func (s *Series) reach(p span) (starts []time.Time, from, to time.Time) {
 	return starts, from, to
 }
 
-// labelled returns the period of a scheme that has the label of p, if there is one. It finds this period with a binary
-// search, because the labels of a scheme sort in the order of their periods.
-func labelled(scheme *serial.Scheme, p span) (start, end time.Time, ok bool) {
-	const apart = 4 * 24 * 60 * 60 // in seconds, for two time zones, two day starts, and a date that a zone skipped
+// labelled returns the period of a scheme that has the label of p, if there is one. It uses a binary search, because
+// the labels of a scheme sort in the order of their periods.
+func labelled(scheme *serial.Scheme, p period) (start, end time.Time, ok bool) {
+	// apart is the maximum distance of the two starts in seconds. Two time zones, two day starts, and a date that a zone
+	// has skipped can contribute to it.
+	const apart = 4 * 24 * 60 * 60
 	at := func(i int) serial.When { return serial.At(p.Start.Add(time.Duration(i-apart) * time.Second)) }
 	i := sort.Search(2*apart, func(i int) bool {
 		label, _, _ := scheme.Period(at(i))
-		return label >= p.label || label == "" && p.Start.Year() > 1970 // after the year 9999
+		return label >= p.label || label == "" && p.Start.Year() > 1970 // the second case is after the year 9999
 	})
 	label, start, end := scheme.Period(at(i))
 	return start, end, label == p.label

@@ -14,7 +14,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// The last day of the year 9999 ends in a year that RFC 3339 cannot express.
+// The last day of the year 9999 ends in a year that RFC 3339 cannot express. Its pages must work all the same.
 func TestYear9999(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, func(s *site) { s.counter.table = true })
@@ -27,7 +27,8 @@ func TestYear9999(t *testing.T) {
 	})
 }
 
-// Pages show times in the zone of the series, which they name. A zone without a name is described.
+// Pages must show times in the time zone of the series, and the name of this zone. If the zone has no name, they must
+// show its offset.
 func TestZones(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, nil)
@@ -39,19 +40,19 @@ func TestZones(t *testing.T) {
 			scheme, err := serial.NewScheme(serial.WithLocation(zone))
 			require.NoError(t, err)
 			s.use(5, scheme)
-			require.Regexp(t, want, textOf(s.get(200, seriesPage)))
+			require.Regexp(t, want, pageText(s.get(200, seriesPage)))
 			require.Contains(t, s.get(200, "/numbers/"), "1 series, as of "+time.Now().In(zone).Format("2 January 2006, 15:04"))
 		}
 	})
 }
 
-// A page shows the first and the last business day of a period of more than one.
+// If a period is longer than a day, its page must show its first and last business day.
 func TestDaysOfPeriods(t *testing.T) {
 	in := func(p serial.Period, date string, more ...serial.Option) []serial.Option {
 		return append(more, serial.WithPeriod(p), serial.WithTemplate("{type}"+date+"{seq:4}"))
 	}
-	// With a day start, the last business day ends on the date after it. Where clocks are set forward, there may be no
-	// midnight.
+	// With a day start, the last business day ends on the next date. On a day when clocks are set forward, there may be
+	// no midnight.
 	night := serial.WithDayStart(4 * time.Hour)
 	for _, c := range []struct {
 		want, zone, at string
@@ -74,20 +75,21 @@ func TestDaysOfPeriods(t *testing.T) {
 		require.NoError(t, err)
 		scheme, err := serial.NewScheme(append([]serial.Option{serial.WithLocation(zone)}, c.opts...)...)
 		require.NoError(t, err, c.want)
-		p, _ := spanAt(scheme, day.Add(12*time.Hour))
+		p, _ := periodAt(scheme, day.Add(12*time.Hour))
 		require.Equal(t, c.want, p.Name+": "+p.Days())
 	}
 	require.Equal(t, "1\u202f234\u202f567 999 -1\u202f000", fmt.Sprint(count(1234567), " ", count(999), " ", count(-1000)))
 }
 
-// Numbers of earlier schemes are accounted for and explained, as they were printed. The register is asked for the
-// period by each scheme, and the numbers stored are those of all of these.
+// Numbers of earlier schemes must be accounted for, and can be explained as they were printed. The handler must request
+// explanations for the start of the period in each scheme, and stored numbers for an interval that contains the period
+// of every scheme.
 func TestEarlier(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var spans []string
-		brazil := schemeOf(t, "{type}-{date:yyyyMMdd}-{seq:1}{check:luhn}", "America/Sao_Paulo",
+		brazil := newScheme(t, "{type}-{date:yyyyMMdd}-{seq:1}{check:luhn}", "America/Sao_Paulo",
 			serial.WithDayStart(4*time.Hour))
-		number := func(seq int64) string { return numberOf(t, brazil, "IS", noon, seq) }
+		number := func(seq int64) string { return printed(t, brazil, "IS", noon, seq) }
 		s := open(t, func(s *site) {
 			s.series[0].Stored = func(ctx context.Context, start, end time.Time) iter.Seq2[string, error] {
 				spans = append(spans, fmt.Sprint(start.UTC().Format("02 15:04"), end.UTC().Format(" 02 15:04")))
@@ -95,8 +97,8 @@ func TestEarlier(t *testing.T) {
 			}
 			s.stored = []string{"IS/20211024/1", "IS202110240003", number(5), "IS/20211024/9", "IS/3"}
 			s.series[0].Earlier = []*serial.Scheme{brazil,
-				schemeOf(t, "{type}/{date:yyyyMMdd}/{seq:1}", "UTC"), // begins like the current one
-				schemeOf(t, "{type}.{date:yyyyMMdd}.{seq:4}", "Pacific/Apia"),
+				newScheme(t, "{type}/{date:yyyyMMdd}/{seq:1}", "UTC"), // begins like the current one
+				newScheme(t, "{type}.{date:yyyyMMdd}.{seq:4}", "Pacific/Apia"),
 			}
 			for hours, reason := range map[time.Duration]string{7: "as of Brazil", -13: "as of Samoa", -24: "as of yesterday"} {
 				s.register.add(serial.Explanation{First: 4, Reason: reason, By: "Ada", Start: midnight.Add(hours * time.Hour)})
@@ -120,10 +122,10 @@ func TestEarlier(t *testing.T) {
 		wrong = wrong[:len(wrong)-1] + string('0'+('9'-wrong[len(wrong)-1]))
 		for given, says := range map[string]string{
 			"IS/20211023/1": "numbers of this series and period", "PO/20211024/2": "numbers of this series and period",
-			"IS/2": "numbers of this series, whole, as they are printed", wrong: "its check digit does not fit",
+			"IS/2": "complete numbers of this series, as they are printed", wrong: "has a wrong check digit",
 		} {
 			text, _ := s.explain(400, "first", given, "reason", "torn")
-			require.Contains(t, textOf(text), says, given)
+			require.Contains(t, pageText(text), says, given)
 		}
 		s.register.all = nil
 		s.explain(303, "first", "IS/20211024/2", "last", number(4), "reason", "torn")
@@ -132,8 +134,9 @@ func TestEarlier(t *testing.T) {
 	})
 }
 
-// The instants of each unit are found, whatever the zones and day starts are.
-func TestPeriodByAnotherScheme(t *testing.T) {
+// The period with the same label must be found in another scheme, for every unit and whatever the time zones and day
+// starts are.
+func TestPeriodInAnotherScheme(t *testing.T) {
 	for _, unit := range []struct {
 		per   serial.Period
 		date  string
@@ -143,13 +146,13 @@ func TestPeriodByAnotherScheme(t *testing.T) {
 		{serial.PerWeek, "{date:GGGGWW}", 23 * time.Hour}, {serial.PerYear, "{date:yyyy}", 23 * time.Hour},
 		{serial.Never, "", 0},
 	} {
-		apia := schemeOf(t, "{type}"+unit.date+"{seq}", "Pacific/Apia", serial.WithPeriod(unit.per))
-		honolulu := schemeOf(t, "{type}-"+unit.date+"{seq}", "Pacific/Honolulu", serial.WithPeriod(unit.per),
+		apia := newScheme(t, "{type}"+unit.date+"{seq}", "Pacific/Apia", serial.WithPeriod(unit.per))
+		honolulu := newScheme(t, "{type}-"+unit.date+"{seq}", "Pacific/Honolulu", serial.WithPeriod(unit.per),
 			serial.WithDayStart(unit.start))
 		for _, at := range []time.Time{time.Date(1970, 1, 20, 5, 0, 0, 0, time.UTC),
 			time.Date(2021, 10, 31, 0, 30, 0, 0, time.UTC), time.Date(2026, 3, 29, 1, 30, 0, 0, time.UTC)} {
 			for from, to := range map[*serial.Scheme]*serial.Scheme{apia: honolulu, honolulu: apia} {
-				p, _ := spanAt(from, at)
+				p, _ := periodAt(from, at)
 				start, end, ok := labelled(to, p)
 				require.True(t, ok, "%v of %v", p, unit.per)
 				label, wantStart, wantEnd := to.Period(serial.At(start))
@@ -159,18 +162,18 @@ func TestPeriodByAnotherScheme(t *testing.T) {
 		}
 	}
 	// There was no 30 December 2011 in Apia. After the last period, there is no label.
-	p, _ := spanAt(schemeOf(t, "{type}{date:yyyyMMdd}{seq}", "UTC"), time.Date(2011, 12, 30, 0, 0, 0, 0, time.UTC))
-	_, _, ok := labelled(schemeOf(t, "{type}{date:yyyyMMdd}{seq}", "Pacific/Apia"), p)
+	p, _ := periodAt(newScheme(t, "{type}{date:yyyyMMdd}{seq}", "UTC"), time.Date(2011, 12, 30, 0, 0, 0, 0, time.UTC))
+	_, _, ok := labelled(newScheme(t, "{type}{date:yyyyMMdd}{seq}", "Pacific/Apia"), p)
 	require.False(t, ok)
-	p, _ = spanAt(schemeOf(t, "{type}{date:yyyyMMdd}{seq}", "UTC"), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC))
-	start, _, ok := labelled(schemeOf(t, "{type}{date:yyyyMMdd}{seq}", "Asia/Tokyo"), p)
+	p, _ = periodAt(newScheme(t, "{type}{date:yyyyMMdd}{seq}", "UTC"), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC))
+	start, _, ok := labelled(newScheme(t, "{type}{date:yyyyMMdd}{seq}", "Asia/Tokyo"), p)
 	require.True(t, ok)
 	require.Equal(t, "9999-12-31 00:00:00", start.Format(time.DateTime))
 }
 
-// A series whose numbers hide their sequences is recognized, whatever is printed around them, and whatever the zone of
-// a period without an end, whose first instant may have no date that a number can print.
-func TestHidden(t *testing.T) {
+// A series whose numbers hide their sequences must be recognized, whatever is printed around the sequences. If a period
+// has no end, its first instant may have no date that a number can print, depending on the time zone.
+func TestHiddenSequences(t *testing.T) {
 	never := serial.WithPeriod(serial.Never)
 	for _, zone := range []string{"UTC", "America/New_York", "Pacific/Kiritimati"} {
 		for template, opts := range map[string][]serial.Option{
@@ -183,8 +186,8 @@ func TestHidden(t *testing.T) {
 				if hide {
 					opts = append(opts, hidden)
 				}
-				s := &Series{Type: "IS", Source: &counter{rules: schemeOf(t, template, zone, opts...)}}
-				p, ok := spanAt(s.Source.scheme(), noon)
+				s := &Series{Type: "IS", Source: &counter{rules: newScheme(t, template, zone, opts...)}}
+				p, ok := periodAt(s.Source.scheme(), noon)
 				require.True(t, ok)
 				require.Equal(t, hide, newPrinter(s, p).hidden, "%s in %s", template, zone)
 			}
@@ -192,7 +195,7 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// The issued share is rounded to 0% only if none was issued, and to 100% only if all were.
+// The share of issued numbers may be rounded to 0% only if none was issued, and to 100% only if all were.
 func TestFullText(t *testing.T) {
 	for want, n := range map[string][2]int64{
 		"0% of 9": {0, 9}, "<0.1% of 99\u202f999": {1, 99_999}, "0.1% of 1\u202f000": {1, 1000}, "0.2% of 500": {1, 500},
@@ -202,7 +205,7 @@ func TestFullText(t *testing.T) {
 	}
 }
 
-// Possible reasons that read the same fill the form with the reason in words, and others do not.
+// If all possible reasons of a range have the same words, the form must contain these words, and otherwise no reason.
 func TestReasonFillsForm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, nil)
@@ -225,13 +228,14 @@ func TestReasonFillsForm(t *testing.T) {
 			s.forget()
 			links := linksTo(s.get(200, today, "X-User", "Ada"), "period")
 			require.Len(t, links, 2)
-			require.Equal(t, c.want, formOf(s.get(200, links[1], "X-User", "Ada")).Get("reason"), fmt.Sprint(c))
-			require.Empty(t, formOf(s.get(200, links[0], "X-User", "Ada")).Get("reason"), "nothing touches 2")
+			require.Equal(t, c.want, formValues(s.get(200, links[1], "X-User", "Ada")).Get("reason"), fmt.Sprint(c))
+			require.Empty(t, formValues(s.get(200, links[0], "X-User", "Ada")).Get("reason"), "nothing touches 2")
 		}
 	})
 }
 
-// Lists of explanations and of those that they replaced end after 1,000, and the page says that there are more.
+// Lists of explanations and of replaced explanations end after 1,000 entries. The page must then mention that there are
+// more.
 func TestManyExplanations(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, func(s *site) {
@@ -239,7 +243,7 @@ func TestManyExplanations(t *testing.T) {
 			s.register.add(serial.Explanation{First: 149_000, Last: 150_000, Reason: "old", By: "Ada"},
 				serial.Explanation{First: 1, Last: 150_000, Reason: "new", By: "Ada"})
 		})
-		const cut = "There may be more replaced explanations than are listed."
+		const cut = "There may be more replaced explanations than those listed."
 		page := s.get(200, today)
 		require.Contains(t, page, "Only the first 1\u202f000 are listed.")
 		require.Contains(t, page, cut)
@@ -257,7 +261,7 @@ func TestManyExplanations(t *testing.T) {
 	})
 }
 
-// The version is that of the library, or of the module that replaces it.
+// The version must be the version of the library, or of the module that replaces it.
 func TestProgram(t *testing.T) {
 	library := &debug.Module{Path: "github.com/dailyserial/serial", Version: "v1.2.3"}
 	require.Equal(t, "serial v1.2.3", programIn(&debug.BuildInfo{Deps: []*debug.Module{{Path: "x"}, library}}))

@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	shownPeriods = 50   // largest number of periods on a page of a series
-	fewPeriods   = 1000 // number of periods that are read first; most series have no more
-	chartWidth   = 900
-	chartHeight  = 120
+	periodsPerPage = 50
+	fewPeriods     = 1000 // number of periods that are read at first, because most series have no more
+	chartWidth     = 900
+	chartHeight    = 120
 )
 
 // A periodRow is the row of a period on the page of a series.
 type periodRow struct {
-	span
+	period
 	Href        string
-	First, Last string // first and last number, or their sequences if the dates are not known; "" if none was issued
+	First, Last string // first and last number, or their sequences if the dates are unknown; "" if none was issued
 	Issued      int64
 	Closed      bool
 	Current     bool
-	Audited     *result // result of the last audit, or nil if there was none
+	Audited     *result // result of the latest audit, or nil if there was none
 }
 
 // A selection defines which periods of a series a page shows.
 type selection struct {
 	series *Series
-	before time.Time // if not zero, the page shows the next periods that begin before this time
-	after  time.Time // if not zero, the page shows the next periods that begin after this time
+	before time.Time // if not zero, the page shows the newest periods that begin before this time
+	after  time.Time // if not zero, the page shows the oldest periods that begin after this time
 	wrong  bool      // whether only periods with discrepancies or without a valid check are shown
 
 	from, to string // first and last business day, such as 2021-10-24; "" if there is no limit
@@ -43,7 +43,7 @@ type selection struct {
 
 const (
 	discrepancies = "discrepancies" // value of the parameter "show" if selection.wrong is set
-	onePage       = "one"           // value of the parameter "pages" for all periods of a selection on one page
+	onePage       = "one"           // value of the parameter "pages" if selection.whole is set
 )
 
 func readSelection(s *Series, query url.Values) (sel selection, err error) {
@@ -55,7 +55,7 @@ func readSelection(s *Series, query url.Values) (sel selection, err error) {
 			continue
 		}
 		if *at, err = time.Parse(time.RFC3339, text); err != nil {
-			return sel, badRequest("A page of periods begins at a time such as 2021-10-24T00:00:00Z.")
+			return sel, badRequest("The address of this page needs a time such as 2021-10-24T00:00:00Z.")
 		}
 	}
 	for name, day := range map[string]*string{"from": &sel.from, "to": &sel.to} {
@@ -70,9 +70,9 @@ func readSelection(s *Series, query url.Values) (sel selection, err error) {
 	return sel, nil
 }
 
-// covers reports whether the period that begins at start includes a business day of the selection.
+// covers reports whether the period that begins at start contains a business day of the selection.
 func (sel selection) covers(start time.Time) bool {
-	p := spanOf(sel.series, start)
+	p := periodFrom(sel.series, start)
 	if sel.from == "" && sel.to == "" || !p.Ends() {
 		return true
 	}
@@ -81,7 +81,7 @@ func (sel selection) covers(start time.Time) bool {
 }
 
 // address returns the address of a page or a file with the same selection of periods. more contains additional query
-// parameters: names and values in turn.
+// parameters, as names that are each followed by their value.
 func (sel selection) address(page string, more ...string) string {
 	more = append(more, "from", sel.from, "to", sel.to)
 	if sel.wrong {
@@ -94,24 +94,24 @@ func (sel selection) address(page string, more ...string) string {
 type listing struct {
 	shown        []serial.Number
 	newer, older bool // whether there are newer or older periods on other pages
-	cut          bool // whether there may be more periods than the history returns
+	cut          bool // whether there may be older periods that the history does not contain
 }
 
-// list returns the periods of a selection that the page shows.
+// list returns the part of the selected periods that the page shows.
 func (h *handler) list(ctx context.Context, sel selection) (l listing, err error) {
 	_, err = sel.series.kept(ctx, func(kept []serial.Number) bool {
-		l = sel.part(h.lookAt(sel, kept))
-		l.cut = len(kept) == longestHistory
+		l = sel.part(h.filter(sel, kept))
+		l.cut = len(kept) == maxHistory
 		return l.older // even older periods would not change the page
 	})
 	return l, err
 }
 
-// kept returns the kept periods of a series, newest first. It reads the newest fewPeriods first, and reads all of them
-// only if enough returns false.
+// kept returns the periods of a series whose counters still exist, newest first. It reads at most fewPeriods of them at
+// first. It reads all of them only if enough returns false.
 func (s *Series) kept(ctx context.Context, enough func([]serial.Number) bool) (kept []serial.Number, err error) {
-	for _, most := range []int{fewPeriods, longestHistory} {
-		if kept, err = s.Source.history(ctx, s.Type, most); err != nil {
+	for _, limit := range []int{fewPeriods, maxHistory} {
+		if kept, err = s.Source.history(ctx, s.Type, limit); err != nil {
 			return nil, unavailable(err)
 		}
 		if enough(kept) {
@@ -121,8 +121,8 @@ func (s *Series) kept(ctx context.Context, enough func([]serial.Number) bool) (k
 	return kept, nil
 }
 
-// lookAt returns all kept periods of a selection, before they are divided into pages.
-func (h *handler) lookAt(sel selection, kept []serial.Number) []serial.Number {
+// filter returns the periods of kept that are selected, before they are divided into pages.
+func (h *handler) filter(sel selection, kept []serial.Number) []serial.Number {
 	return slices.DeleteFunc(slices.Clone(kept), func(n serial.Number) bool {
 		if !sel.covers(n.Start) {
 			return true
@@ -137,20 +137,20 @@ func (sel selection) part(all []serial.Number) listing {
 	if sel.whole {
 		return listing{shown: all}
 	}
-	first := func(old func(serial.Number) bool) int { // index of the first old period, because all is sorted
+	first := func(old func(serial.Number) bool) int { // index of the first period for which old returns true
 		if i := slices.IndexFunc(all, old); i >= 0 {
 			return i
 		}
 		return len(all)
 	}
-	from, to := 0, min(len(all), shownPeriods)
+	from, to := 0, min(len(all), periodsPerPage)
 	switch {
 	case !sel.before.IsZero():
 		from = first(func(n serial.Number) bool { return n.Start.Before(sel.before) })
-		to = min(len(all), from+shownPeriods)
+		to = min(len(all), from+periodsPerPage)
 	case !sel.after.IsZero():
 		to = first(func(n serial.Number) bool { return !n.Start.After(sel.after) })
-		from = max(0, to-shownPeriods)
+		from = max(0, to-periodsPerPage)
 	}
 	return listing{shown: all[from:to], newer: from > 0, older: to < len(all)}
 }
@@ -158,20 +158,20 @@ func (sel selection) part(all []serial.Number) listing {
 // A seriesView is the data for the page of a series.
 type seriesView struct {
 	Series       *Series
-	Zone, Reach  string
+	Zone, Limits string
 	Rows         []periodRow
 	Chart        chart
 	At           time.Time
 	Wrong        bool   // whether only periods with discrepancies or without a valid check are shown
-	All, Some    string // addresses of the pages without and with this restriction; "" if the series has no Stored
+	All, Some    string // addresses of the pages with Wrong false and true; "" if the series has no Stored
 	From, To     string // first and last day, as typed
-	Newer, Older string // addresses of the adjacent pages, or "" if there is none
+	Newer, Older string // addresses of the adjacent pages; "" if there is no such page
 	Whole        string // address of the page with all periods, or "" if this page has all of them
 	CSV, JSON    string // addresses of the list in other formats
 	Total        *total // totals, or nil if other pages have more periods
 	Sheet        sheet
 	Cut          bool  // whether there may be periods that are too old to be listed
-	Most         int64 // largest number of periods on all pages together
+	Max          int64 // maximum number of periods on all pages together
 	Check        *checkView
 }
 
@@ -185,7 +185,7 @@ func (h *handler) series(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	format := formatOf(r)
+	format := requestFormat(r)
 	w.Header().Set("Content-Type", contentTypes[format])
 	sel.whole = sel.whole || format != ""
 	v, err := h.seriesView(r.Context(), sel)
@@ -216,22 +216,22 @@ func (h *handler) seriesView(ctx context.Context, sel selection) (*seriesView, e
 		return nil, unavailable(err)
 	}
 	first, _ := s.Source.scheme().Limits()
-	v := &seriesView{Series: s, Zone: zoneName(s.zone()), Reach: reachText(s), At: time.Now().In(s.zone()),
-		From: sel.from, To: sel.to, Wrong: sel.wrong, Cut: l.cut && !l.older, Most: longestHistory, Check: h.checkView(s)}
+	v := &seriesView{Series: s, Zone: zoneName(s.zone()), Limits: limitsText(s), At: time.Now().In(s.zone()),
+		From: sel.from, To: sel.to, Wrong: sel.wrong, Cut: l.cut && !l.older, Max: maxHistory, Check: h.checkView(s)}
 	for _, n := range l.shown {
 		v.Rows = append(v.Rows, h.periodRow(s, n, first, closed))
 	}
 	if !sel.whole {
-		v.Chart = accountChart(v.Rows)
+		v.Chart = resultChart(v.Rows)
 	}
 	if !l.newer && !l.older && len(v.Rows) > 0 {
-		v.Total = totalOf(v.Rows)
+		v.Total = sumRows(v.Rows)
 	}
 	v.addLinks(sel, l)
 	return v, nil
 }
 
-// addLinks adds the addresses of the same list in other formats, and of the other pages of the list.
+// addLinks adds the addresses of the list in other formats, and of the other pages of the list.
 func (v *seriesView) addLinks(sel selection, l listing) {
 	v.CSV, v.JSON = sel.address("series.csv"), sel.address("series.json")
 	beside := func(name string, n serial.Number) string {
@@ -239,7 +239,7 @@ func (v *seriesView) addLinks(sel selection, l listing) {
 	}
 	switch {
 	case !l.newer && !l.older:
-	case len(l.shown) == 0: // no period is before, or after, the time in the address
+	case len(l.shown) == 0: // no period begins before or after the time in the address
 		v.Newer = sel.address("series")
 	default:
 		if l.newer {
@@ -261,8 +261,8 @@ func (v *seriesView) addLinks(sel selection, l listing) {
 }
 
 func (h *handler) periodRow(s *Series, n serial.Number, first int64, closed time.Time) periodRow {
-	p, now := spanOf(s, n.Start), time.Now()
-	row := periodRow{span: p, Href: address("period", s.Key, n.Start), Last: numberText(n),
+	p, now := periodFrom(s, n.Start), time.Now()
+	row := periodRow{period: p, Href: address("period", s.Key, n.Start), Last: numberText(n),
 		Issued: max(0, n.Seq-first+1), Closed: !p.End.After(closed),
 		Current: !now.Before(p.Start) && now.Before(p.End)}
 	if row.Issued > 0 {
@@ -274,9 +274,9 @@ func (h *handler) periodRow(s *Series, n serial.Number, first int64, closed time
 	return row
 }
 
-// accountChart returns a chart of the stored, explained and unexplained numbers of each period. If a period has not
-// been audited, its column shows the issued numbers.
-func accountChart(rows []periodRow) chart {
+// resultChart returns a chart of the stored, explained and unexplained numbers of each period. If a period has not been
+// audited, its column shows the issued numbers instead.
+func resultChart(rows []periodRow) chart {
 	var stacks []stack
 	for _, row := range slices.Backward(rows) {
 		stack := stack{title: fmt.Sprintf("%s: %s issued, not checked", row.Name, count(row.Issued)), label: row.Name,
@@ -285,7 +285,7 @@ func accountChart(rows []periodRow) chart {
 			stack.title = fmt.Sprintf("%s: %s stored, %s explained, %s not explained", row.Name, count(a.Stored),
 				count(a.Explained), count(a.Unexplained))
 			stack.parts = []part{{"stored", a.Stored}, {"explained", a.Explained}, {"unexplained", a.Unexplained},
-				{"issued", row.Issued - a.Stored - a.Explained - a.Unexplained}} // issued after the audit
+				{"issued", row.Issued - a.Stored - a.Explained - a.Unexplained}} // numbers issued after the audit
 		}
 		stacks = append(stacks, stack)
 	}

@@ -33,7 +33,7 @@ func newest(n int, end time.Time) (days []string) {
 	return days
 }
 
-// numbered returns a site with three numbers on each of so many days until a last one.
+// numbered returns a site with three numbers on each of count days, of which last is the latest.
 func numbered(t *testing.T, count int, last time.Time) *site {
 	return open(t, func(s *site) { s.issue(count, last) })
 }
@@ -43,10 +43,11 @@ func (s *site) issue(count int, last time.Time) {
 	for day := range count {
 		days = append(days, last.AddDate(0, 0, -day))
 	}
-	s.counter.all = countOf(s.t, s.counter.rules, "IS", 3, days...).all
+	s.counter.all = newCounter(s.t, s.counter.rules, "IS", 3, days...).all
 }
 
-// A page shows fifty periods. Its links name periods, so none is repeated or left out when another begins.
+// A page shows fifty periods. If new periods begin while a reader follows the links to older and newer pages, no period
+// may be repeated or left out.
 func TestPagesOfPeriods(t *testing.T) {
 	s := numbered(t, 1203, noon)
 	var all []string
@@ -56,7 +57,7 @@ func TestPagesOfPeriods(t *testing.T) {
 		shown, _, older := listed(s.get(200, at))
 		require.LessOrEqual(t, len(shown), 50)
 		all, at = append(all, shown...), older
-		s.issue(1204+pages, noon.AddDate(0, 0, pages+1)) // another one begins
+		s.issue(1204+pages, noon.AddDate(0, 0, pages+1)) // another period begins
 	}
 	require.Equal(t, newest(1203, noon), all)
 	require.Equal(t, 25, pages)
@@ -70,13 +71,13 @@ func TestPagesOfPeriods(t *testing.T) {
 	require.Equal(t, 26, pages)
 
 	shown, newer, older := listed(s.get(200, seriesPage+"&before=2021-10-24T12:00:00Z"))
-	require.Equal(t, "24 October 2021", shown[0], "any time will do")
+	require.Equal(t, "24 October 2021", shown[0], "the time need not be the start of a period")
 	require.NotEmpty(t, newer)
 	require.NotEmpty(t, older)
 	page := s.get(200, seriesPage+"&before=1990-10-24T00:00:00Z")
 	shown, newer, older = listed(page)
 	require.Equal(t, []string{"", seriesPage, ""}, []string{strings.Join(shown, ""), newer, older})
-	require.Contains(t, page, "There are no periods here.")
+	require.Contains(t, page, "There are no periods on this page.")
 	for _, wrong := range []string{"&before=x", "&after=2021"} {
 		s.get(400, seriesPage+wrong)
 	}
@@ -87,21 +88,21 @@ func TestPagesOfPeriods(t *testing.T) {
 	require.Empty(t, newer+older)
 }
 
-// A page shows all periods, or those with discrepancies and those that were not checked. Only a result of the last day
-// counts.
-func TestPeriodsToLookAt(t *testing.T) {
+// A page shows all periods, or only those that have discrepancies or were not checked. A result must count for one day
+// only.
+func TestUncheckedPeriods(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const some = seriesPage + "&show=discrepancies"
 		s := numbered(t, 130, noon)
 		s.stored = nil
 		var want []string
 		for back, n := range s.counter.all {
-			if back%10 == 0 || back >= 120 { // a number is missing, or nobody looks
+			if back%10 == 0 || back >= 120 { // a number is missing, or no page of the period is opened
 				want = append(want, n.Start.Format("2 January 2006"))
 			}
 			for seq := int64(1); seq <= 3; seq++ {
 				if back%10 > 0 || seq > 1 {
-					s.stored = append(s.stored, numberOf(t, s.counter.rules, "IS", n.Start, seq))
+					s.stored = append(s.stored, printed(t, s.counter.rules, "IS", n.Start, seq))
 				}
 			}
 		}
@@ -115,13 +116,13 @@ func TestPeriodsToLookAt(t *testing.T) {
 		require.Equal(t, want, shown)
 		require.Empty(t, newer+older)
 
-		s.stored = append(s.stored, numberOf(t, s.counter.rules, "IS", noon, 1))
-		time.Sleep(keptFor)
+		s.stored = append(s.stored, printed(t, s.counter.rules, "IS", noon, 1))
+		time.Sleep(maxReportAge)
 		s.get(200, today)
 		shown, _, _ = listed(s.get(200, some))
 		require.Equal(t, want[1:], shown)
 		time.Sleep(time.Second)
-		s.forget() // something was explained
+		s.forget() // as if a number had been explained
 		shown, _, _ = listed(s.get(200, some))
 		require.Equal(t, want, shown)
 		time.Sleep(resultAge)
@@ -129,18 +130,19 @@ func TestPeriodsToLookAt(t *testing.T) {
 		require.Len(t, shown, 50)
 
 		s.issue(0, noon)
-		require.Contains(t, s.get(200, some), "There is nothing to look at.")
-		require.Contains(t, s.get(200, seriesPage), "No number was issued in a period that is still kept.")
+		require.Contains(t, s.get(200, some), "All periods have been checked, and have no discrepancies.")
+		require.Contains(t, s.get(200, seriesPage), "No number was issued, or the data of all periods has been deleted.")
 		s.issue(1, noon)
 		s.series[0].Stored = nil
 		page := s.get(200, some)
 		shown, _, _ = listed(page)
 		require.Len(t, shown, 1)
-		require.NotContains(t, page, "show=discrepancies", "there is no such choice")
+		require.NotContains(t, page, "show=discrepancies", "without Stored, the page does not offer this")
 	})
 }
 
-// A list has the periods of the days from one date to another, on its pages, in exports and on one page for paper.
+// A list is limited to the days from one date to another. This must apply to its pages, to its exports, and to the page
+// with all periods.
 func TestPeriodsFromTo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := numbered(t, 120, noon.AddDate(0, 0, 8)) // 1 November
@@ -158,14 +160,14 @@ func TestPeriodsFromTo(t *testing.T) {
 		}
 		require.Equal(t, newest(93, noon.AddDate(0, 0, 8)), all)
 		page := s.get(200, seriesPage+since)
-		require.NotContains(t, page, "signature", "nothing is added up where periods are missing")
+		require.NotContains(t, page, "signature", "without all periods, there are no totals")
 		require.Contains(t, page, `<a href="series?from=2021-08-01&amp;key=IS&amp;pages=one">`)
 		page = s.get(200, seriesPage+since+"&pages=one")
 		shown, newer, older := listed(page)
 		require.Equal(t, all, shown)
 		require.Empty(t, newer+older)
-		require.Contains(t, textOf(page), "93 periods: 279 issued. No period has been checked. Date, name and signature")
-		lines := csvOf(t, s.get(200, "/numbers/series.csv?key=IS"+since))
+		require.Contains(t, pageText(page), "93 periods: 279 issued. No period has been checked. Date, name and signature")
+		lines := parseCSV(t, s.get(200, "/numbers/series.csv?key=IS"+since))
 		require.Len(t, lines, 94)
 		require.Equal(t, "1 August 2021", lines[93][0])
 		require.Equal(t, 93, strings.Count(s.get(200, "/numbers/series.json?key=IS"+since), `"name":`))
@@ -177,16 +179,16 @@ func TestPeriodsFromTo(t *testing.T) {
 			}
 		}
 
-		// A month of which only some days are chosen is listed.
-		s.use(3, schemeOf(t, "{type}{date:yyyyMM}{seq:4}", "UTC", serial.WithPeriod(serial.PerMonth)))
-		s.counter.all = countOf(t, s.counter.rules, "IS", 3, noon, noon.AddDate(0, -1, 0), noon.AddDate(0, -2, 0),
+		// A month must be listed even if only some of its days are between the dates.
+		s.use(3, newScheme(t, "{type}{date:yyyyMM}{seq:4}", "UTC", serial.WithPeriod(serial.PerMonth)))
+		s.counter.all = newCounter(t, s.counter.rules, "IS", 3, noon, noon.AddDate(0, -1, 0), noon.AddDate(0, -2, 0),
 			noon.AddDate(0, -3, 0)).all
 		shown, _, _ = listed(s.get(200, seriesPage+"&from=2021-08-31&to=2021-09-01"))
 		require.Equal(t, []string{"September 2021", "August 2021"}, shown)
 	})
 }
 
-// A period's page leads to the periods before and after it that are kept.
+// The page of a period must have links to the previous and the next period whose counters still exist.
 func TestPeriodLinks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := kept(t)
@@ -204,8 +206,9 @@ func TestPeriodLinks(t *testing.T) {
 	})
 }
 
-// The last audit of the overview is not one of a period that somebody has typed: one without numbers, or one that has
-// not begun, which counts as checked if it has numbers.
+// Readers open pages of periods without numbers, and of periods that have not begun, by typing their addresses. The
+// overview must not show the audits of these periods as the last check. A period that has not begun counts as checked
+// only if it has numbers.
 func TestFuturePeriod(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, func(s *site) { s.counter.table = true })
@@ -222,8 +225,8 @@ func TestFuturePeriod(t *testing.T) {
 	})
 }
 
-// Reports that are a minute old are dropped, and the oldest ones if all take too much memory.
-func TestKeptReports(t *testing.T) {
+// Reports must be deleted after a minute. If all reports take too much memory, the oldest ones must be deleted.
+func TestDropReports(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := newAudits()
 		add := func(i int64) {
@@ -244,20 +247,20 @@ func TestKeptReports(t *testing.T) {
 		add(3)
 		require.ElementsMatch(t, []int64{1, 2, 3}, kept())
 		add(4)
-		require.ElementsMatch(t, []int64{2, 3, 4}, kept(), "%d bytes", keptBytes)
-		time.Sleep(keptFor - time.Second)
+		require.ElementsMatch(t, []int64{2, 3, 4}, kept(), "%d bytes", maxReportBytes)
+		time.Sleep(maxReportAge - time.Second)
 		add(5)
 		require.ElementsMatch(t, []int64{5}, kept())
 	})
 }
 
-// At most so many outcomes are kept.
-func TestKeptOutcomes(t *testing.T) {
+// At most maxOutcomes outcomes may be stored.
+func TestDropOutcomes(t *testing.T) {
 	a := newAudits()
-	for i := range int64(keptOutcomes + 1) {
-		a.note(periodKey{"IS", i}, span{}, &serial.Report{}, noon)
+	for i := range int64(maxOutcomes + 1) {
+		a.note(periodKey{"IS", i}, period{}, &serial.Report{}, noon)
 	}
-	require.Len(t, a.outcomes, keptOutcomes)
-	_, ok := a.outcome(periodKey{"IS", keptOutcomes})
+	require.Len(t, a.outcomes, maxOutcomes)
+	_, ok := a.outcome(periodKey{"IS", maxOutcomes})
 	require.True(t, ok)
 }

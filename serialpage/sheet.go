@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// A sheet is the information that a page contains only when it is printed.
+// A sheet contains the information that a page shows only when it is printed.
 type sheet struct {
 	Organisation string // name of the company, or "" if none is configured
 	Program      string // name and version of this library
-	By           string // user who printed the page, or "" if the name is not known
+	By           string // user who requested the page, or "" if the name is unknown
 	At           time.Time
 	Closes       bool // whether periods of the series can be closed
 }
 
-// sheet returns the sheet of a page about a series. name is the name of the user, or "" if it is not known.
+// sheet returns the sheet of a page about a series. name is the name of the user, or "" if it is unknown.
 func (h *handler) sheet(name string, s *Series) sheet {
 	return sheet{h.Organisation, program, name, time.Now().In(s.zone()), s.closes()}
 }
 
-// A total has the totals of a list of periods.
+// A total contains the totals of a list of periods.
 type total struct {
 	First, Last string // names of the oldest and the newest period
 	Periods     int64
 	Issued      int64
 
-	Checked, Wrong, Since          int64 // counts of periods: with a result, with discrepancies, with an old result
+	Checked, Wrong, Since          int64 // counts of periods with a result, with discrepancies, and with an old result
 	Stored, Explained, Unexplained int64 // sums over the periods with a result
 }
 
-// totalOf returns the totals of rows. There must be at least one row.
-func totalOf(rows []periodRow) *total {
+// sumRows returns the totals of rows. There must be at least one row.
+func sumRows(rows []periodRow) *total {
 	t := &total{First: rows[len(rows)-1].Name, Last: rows[0].Name, Periods: int64(len(rows))}
 	for _, row := range rows {
 		t.Issued += row.Issued
@@ -57,7 +57,7 @@ var program = func() string {
 	return programIn(info)
 }()
 
-// programIn returns the name of this library and the version that is linked into the program. If info is nil, it
+// programIn returns the name of this library, and the version that is linked into the program. If info is nil, it
 // returns only the name.
 func programIn(info *debug.BuildInfo) string {
 	if info != nil {

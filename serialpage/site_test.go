@@ -31,7 +31,7 @@ import (
 	"github.com/dailyserial/serial/internal/race"
 )
 
-// noon is when the tests in bubbles begin, and midnight is when its day began.
+// noon is the time at which tests in bubbles begin. midnight is the beginning of that day.
 var (
 	noon     = time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
 	midnight = noon.Truncate(24 * time.Hour)
@@ -50,22 +50,22 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 // A counter is a Source in memory.
 type counter struct {
 	rules *serial.Scheme
-	all   []serial.Number // the last one of each period, newest first
-	table bool            // it has an account of any period, as a table has
+	all   []serial.Number // last number of each period, newest period first
+	table bool            // whether audit accepts every period, as that of a tableSource does
 	ended time.Time       // end of the last closed period
-	fails error
-	call  func() // called first
+	fails error           // error that most methods return
+	call  func()          // called at the beginning of most methods
 }
 
-// countOf returns a counter with seq numbers in the period of each instant. The first instant is the latest.
-func countOf(t testing.TB, scheme *serial.Scheme, typ string, seq int64, instants ...time.Time) *counter {
+// newCounter returns a counter with seq numbers in the period of each instant. The latest instant comes first.
+func newCounter(t testing.TB, scheme *serial.Scheme, typ string, seq int64, instants ...time.Time) *counter {
 	t.Helper()
 	c := &counter{rules: scheme, call: func() {}}
 	for _, at := range instants {
 		n, err := scheme.Number(typ, serial.At(at), seq)
 		require.NoError(t, err)
 		if !n.Date.Equal(n.Start) {
-			n.Date = time.Time{} // the date is not known
+			n.Date = time.Time{} // as if the date were unknown
 		}
 		c.all = append(c.all, n)
 	}
@@ -111,8 +111,8 @@ func (c *counter) auditAll(_ context.Context, typ string, used iter.Seq2[string,
 
 func (c *counter) closed(context.Context, string) (time.Time, error) { return c.ended, nil }
 
-// schemeOf returns a scheme of days, unless opts say otherwise.
-func schemeOf(t testing.TB, template, zone string, opts ...serial.Option) *serial.Scheme {
+// newScheme returns a scheme with daily periods, unless opts set other periods.
+func newScheme(t testing.TB, template, zone string, opts ...serial.Option) *serial.Scheme {
 	t.Helper()
 	location, err := time.LoadLocation(zone)
 	require.NoError(t, err)
@@ -121,20 +121,21 @@ func schemeOf(t testing.TB, template, zone string, opts ...serial.Option) *seria
 	return s
 }
 
-func numberOf(t testing.TB, s *serial.Scheme, typ string, at time.Time, seq int64) string {
+// printed returns a number as text.
+func printed(t testing.TB, s *serial.Scheme, typ string, at time.Time, seq int64) string {
 	t.Helper()
 	n, err := s.Number(typ, serial.At(at), seq)
 	require.NoError(t, err)
 	return n.String()
 }
 
-// A register keeps explanations in memory. before and read, unless they are nil, are called before an explanation is
-// stored, and after all were read.
+// A register stores explanations in memory. If before is not nil, it is called before an explanation is stored. If read
+// is not nil, it is called after all explanations were read.
 type register struct {
 	mu     sync.Mutex
 	all    []serial.Explanation
-	asked  []time.Time // start of each period that was read
-	calls  int         // of Explain
+	asked  []time.Time // arguments of the calls to Explanations
+	calls  int         // count of the calls to Explain
 	before func(serial.Explanation) error
 	read   func()
 }
@@ -187,17 +188,17 @@ func (r *register) add(all ...serial.Explanation) {
 	}
 }
 
-// A site is an application that shows its numbers.
+// A site is an application with a handler for its numbers.
 type site struct {
 	*handler
 	t        testing.TB
-	counter  *counter // of the first series
+	counter  *counter // counter of the first series
 	register *register
 	options  Options
 	series   []Series
 	log      strings.Builder // written by one request at a time
 	stored   []string
-	read     atomic.Int64 // how often the numbers were read
+	read     atomic.Int64 // how many times the stored numbers were read
 }
 
 // yield implements Series.Stored.
@@ -216,12 +217,12 @@ func yields(numbers []string) iter.Seq2[string, error] {
 	return (&site{stored: numbers}).yield(context.Background(), noon, noon)
 }
 
-// open serves the pages of an application that issued five invoice numbers, of which 2 and 4 are not stored. change may
-// change it before.
+// open returns the site of an application that has issued five invoice numbers, of which 2 and 4 are not stored. If
+// change is not nil, it can change the site before the handler is created.
 func open(t testing.TB, change func(*site)) *site {
 	t.Helper()
 	s := &site{t: t, register: &register{}}
-	s.use(5, schemeOf(t, "{type}{date:yyyyMMdd}{seq:4}", "UTC"))
+	s.use(5, newScheme(t, "{type}{date:yyyyMMdd}{seq:4}", "UTC"))
 	s.store(1, 3, 5)
 	s.series = []Series{{Type: "IS", Name: "Invoices", Source: s.counter, Stored: s.yield, Explanations: s.register}}
 	s.options = Options{
@@ -238,27 +239,27 @@ func open(t testing.TB, change func(*site)) *site {
 	return s
 }
 
-// use has the first series count seq numbers of a scheme on 24 October 2021.
+// use gives the first series a counter with seq numbers of a scheme on 24 October 2021.
 func (s *site) use(seq int64, scheme *serial.Scheme) {
-	s.counter = countOf(s.t, scheme, "IS", seq, noon)
+	s.counter = newCounter(s.t, scheme, "IS", seq, noon)
 	if len(s.series) > 0 {
 		s.series[0].Source = s.counter
 	}
 }
 
-// store stores the numbers of the first series with these sequences, and no others.
+// store stores numbers of the first series with the given sequences, and no others.
 func (s *site) store(seqs ...int64) {
 	s.stored = nil
 	for _, seq := range seqs {
-		s.stored = append(s.stored, numberOf(s.t, s.counter.rules, "IS", noon, seq))
+		s.stored = append(s.stored, printed(s.t, s.counter.rules, "IS", noon, seq))
 	}
 }
 
-// forget has the next page of the first series' period make a new audit.
+// forget makes the next page of the first series' period cause a new audit.
 func (s *site) forget() { s.audits.explained(periodKey{"IS", midnight.Unix()}) }
 
-// send sends a request, and requires that the answer has the right headers and nothing that the policy forbids. headers
-// are names and values.
+// send sends a request, and requires that the response has the right headers and nothing that the content security
+// policy forbids. headers contains names that are each followed by their value.
 func (s *site) send(method, path, body string, headers ...string) (*http.Response, string) {
 	s.t.Helper()
 	r := httptest.NewRequestWithContext(s.t.Context(), method, path, nil)
@@ -269,9 +270,9 @@ func (s *site) send(method, path, body string, headers ...string) (*http.Respons
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	answer := httptest.NewRecorder()
-	s.ServeHTTP(answer, r)
-	header, text := answer.Result().Header, answer.Body.String()
+	recorder := httptest.NewRecorder()
+	s.ServeHTTP(recorder, r)
+	header, text := recorder.Result().Header, recorder.Body.String()
 	require.Equal(s.t, "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "+
 		"frame-ancestors 'none'; base-uri 'none'", header.Get("Content-Security-Policy"))
 	require.Equal(s.t, []string{"DENY", "nosniff", "same-origin"}, []string{header.Get("X-Frame-Options"),
@@ -284,7 +285,7 @@ func (s *site) send(method, path, body string, headers ...string) (*http.Respons
 			require.NotContains(s.t, text, never, path)
 		}
 	}
-	return answer.Result(), text
+	return recorder.Result(), text
 }
 
 func (s *site) get(status int, path string, headers ...string) string {
@@ -301,8 +302,9 @@ const (
 	seriesPage = "/numbers/series?key=IS"
 )
 
-// explain sends the form for invoices of 24 October 2021 as Ada, with these names and values. A name such as "@X"
-// denotes a header. It returns the answer, and the address to which the answer redirects.
+// explain sends the form for invoices of 24 October 2021 as Ada. values contains names that are each followed by their
+// value. A name such as "@X" stands for a header, and any other name for a field. explain returns the response, and the
+// address to which it redirects.
 func (s *site) explain(status int, values ...string) (page, location string) {
 	s.t.Helper()
 	fields := url.Values{"key": {"IS"}, "start": {"2021-10-24T00:00:00Z"},
@@ -329,7 +331,7 @@ func (s *site) said() (all []serial.Range) {
 	return all
 }
 
-// find looks a number up. It follows the redirect, which must be relative, and returns the page that answers.
+// find looks a number up. It follows the redirect, which must be relative, and returns the resulting page.
 func (s *site) find(status int, number string, headers ...string) (page string) {
 	s.t.Helper()
 	response, text := s.send("GET", "/numbers/find?number="+url.QueryEscape(number), "", headers...)
@@ -355,21 +357,21 @@ func (s *site) check(key string, status int, headers ...string) (page string) {
 	return s.get(200, "/numbers/"+response.Header.Get("Location"))
 }
 
-// fateOf returns the sentence that answers a look-up, as text.
-func fateOf(t testing.TB, page string) string {
+// lookupText returns the result of a look-up as text.
+func lookupText(t testing.TB, page string) string {
 	t.Helper()
-	_, section, found := strings.Cut(page, `<section class="fate"`)
+	_, section, found := strings.Cut(page, `<section class="lookup"`)
 	require.True(t, found, page)
 	section, _, _ = strings.Cut(section, "</section>")
 	_, section, _ = strings.Cut(section, ">")
-	return textOf(section)
+	return pageText(section)
 }
 
-// explaining is how the form that explains numbers begins.
+// explaining is the beginning of the form for explaining numbers.
 const explaining = `<form method="post" action="explain"`
 
-// formOf returns the values of the form that explains numbers.
-func formOf(page string) url.Values {
+// formValues returns the values in the form for explaining numbers.
+func formValues(page string) url.Values {
 	fields := url.Values{}
 	_, page, _ = strings.Cut(page, explaining)
 	for _, m := range regexp.MustCompile(`<input[^>]* name="(\w+)"[^>]* value="([^"]*)"`).FindAllStringSubmatch(page, -1) {
@@ -378,13 +380,13 @@ func formOf(page string) url.Values {
 	return fields
 }
 
-// textOf returns the text of a page, without tags.
-func textOf(page string) string {
+// pageText returns the text of a page, without tags.
+func pageText(page string) string {
 	text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, "")
 	return strings.Join(strings.Fields(html.UnescapeString(text)), " ")
 }
 
-// linksTo returns the addresses of a kind to which a page links, such as "period", below the site.
+// linksTo returns the addresses of a page's links to pages of a given kind, such as "period".
 func linksTo(page, kind string) (all []string) {
 	for _, m := range regexp.MustCompile(`href="(`+kind+`\?[^"]*)`).FindAllStringSubmatch(page, -1) {
 		address, _, _ := strings.Cut(html.UnescapeString(m[1]), "#")
@@ -393,7 +395,7 @@ func linksTo(page, kind string) (all []string) {
 	return all
 }
 
-func csvOf(t testing.TB, text string) [][]string {
+func parseCSV(t testing.TB, text string) [][]string {
 	t.Helper()
 	table, found := strings.CutPrefix(text, "\ufeff")
 	require.True(t, found)
@@ -404,13 +406,13 @@ func csvOf(t testing.TB, text string) [][]string {
 
 var update = flag.Bool("update", false, "write the files of testdata anew")
 
-// A golden collects pages, which are compared with a file of testdata.
+// A golden collects pages, and compares them with a file of testdata.
 type golden struct {
 	*site
 	strings.Builder
 }
 
-// show adds the answer to a request, with line breaks and marks that a reader can see.
+// show adds the response to a request. It makes line breaks and invisible characters visible.
 func (g *golden) show(status int, path string, headers ...string) (page string) {
 	g.t.Helper()
 	page = g.get(status, path, headers...)
@@ -424,14 +426,14 @@ func (g *golden) show(status int, path string, headers ...string) (page string) 
 	return page
 }
 
-// read adds the text of the page that answers a request, without the line for the field and the links above.
+// read adds the text of the response to a request, without the header of the page.
 func (g *golden) read(status int, path string, headers ...string) (page string) {
 	g.t.Helper()
 	page = g.get(status, path, headers...)
 	_, text, _ := strings.Cut(page, "<main>")
 	var lines []string
 	for line := range strings.SplitSeq(blocks.ReplaceAllString(text, "$0\x00"), "\x00") {
-		if line = textOf(strings.ReplaceAll(line, "</t", " </t")); line != "" {
+		if line = pageText(strings.ReplaceAll(line, "</t", " </t")); line != "" {
 			lines = append(lines, line)
 		}
 	}
@@ -439,10 +441,10 @@ func (g *golden) read(status int, path string, headers ...string) (page string) 
 	return page
 }
 
-// blocks matches the ends of what begins a new line.
+// blocks matches the end tags after which a new line begins.
 var blocks = regexp.MustCompile(`</(tr|p|h1|h2|li|dt|dd|div|nav|figure|button|form)>`)
 
-// fractions matches the fractions of seconds, which depend on how long a test has waited for a check.
+// fractions matches fractions of seconds, which depend on how long a test has waited for a check.
 var fractions = regexp.MustCompile(`\.[0-9]+Z`)
 
 func (g *golden) add(status int, path, text string, headers []string) {

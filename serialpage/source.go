@@ -9,7 +9,7 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// A Source is the generator of a series, with the place where its counter is kept. Call [Redis] or [Table] to make one.
+// A Source is the generator of a series, with access to its counter. [Redis] and [Table] return Sources.
 type Source interface {
 	scheme() *serial.Scheme
 	// last returns the last number of the current period.
@@ -18,14 +18,14 @@ type Source interface {
 	history(ctx context.Context, typ string, periods int) ([]serial.Number, error)
 	audit(ctx context.Context, typ string, at time.Time, used iter.Seq2[string, error], opts ...serial.AuditOption) (
 		serial.Report, error)
-	// auditAll accounts for all periods that are kept.
+	// auditAll accounts for all periods whose counters still exist.
 	auditAll(ctx context.Context, typ string, used iter.Seq2[string, error], opts ...serial.AuditOption) (
 		serial.Reports, error)
 	// closed returns the end of the last closed period, or the zero time.
 	closed(ctx context.Context, typ string) (time.Time, error)
 }
 
-// Redis returns the source of a series whose counter a [serial.Generator] keeps in Redis.
+// Redis returns the Source for a series whose counter is in Redis, with g as its [serial.Generator].
 func Redis(g *serial.Generator) Source { return redisSource{g} }
 
 type redisSource struct{ gen *serial.Generator }
@@ -52,8 +52,8 @@ func (s redisSource) auditAll(ctx context.Context, typ string, used iter.Seq2[st
 
 func (s redisSource) closed(context.Context, string) (time.Time, error) { return time.Time{}, nil }
 
-// Table returns the source of a series whose counter a [gapless.Generator] keeps in a database table. The pages read
-// the table through q, which is usually a [*database/sql.DB].
+// Table returns the Source for a series whose counter is in a database table, with g as its [gapless.Generator]. The
+// pages read the table through q, which is usually a [*database/sql.DB].
 func Table(q gapless.Querier, g *gapless.Generator) Source { return tableSource{q, g} }
 
 type tableSource struct {

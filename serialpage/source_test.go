@@ -11,8 +11,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// The pages of numbers that are counted in Redis: those of a type, and those without types, which have the name of the
-// series. If Redis is away or has lost a counter, the pages say so.
+// The counters of the series are in Redis. The pages must show numbers with a type, and numbers without types, which
+// have the name of the series. If Redis is unavailable or has lost a counter, the pages must show this.
 func TestRedis(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
@@ -42,17 +42,17 @@ func TestRedis(t *testing.T) {
 	for _, part := range []string{"IS202110240003", "plain:*", "20211024-001", "23 October 2021: 3"} {
 		require.Contains(t, overview, part)
 	}
-	require.Contains(t, textOf(s.check("IS", 303)), "23 October 2021 IS202110230001 IS202110230003 3 2 0 1 ✗ disc")
-	page := textOf(s.get(200, today))
+	require.Contains(t, pageText(s.check("IS", 303)), "23 October 2021 IS202110230001 IS202110230003 3 2 0 1 ✗ disc")
+	page := pageText(s.get(200, today))
 	require.Contains(t, page, "Issued3 IS202110240001 – IS202110240003")
 	require.NotContains(t, page, "Closed", "Redis does not close periods")
-	require.Contains(t, s.get(404, "/numbers/period?key=IS&start=2021-10-22T00:00:00Z"), "There is no record")
+	require.Contains(t, s.get(404, "/numbers/period?key=IS&start=2021-10-22T00:00:00Z"), "Nothing is known about")
 
 	time.Sleep(time.Millisecond)
 	s.forget()
 	m.SetError("LOADING")
-	require.Contains(t, s.get(200, "/numbers/"), "Not available right now")
-	require.Contains(t, s.get(503, today), "not available right now")
+	require.Contains(t, s.get(200, "/numbers/"), "Not available at the moment")
+	require.Contains(t, s.get(503, today), "not available at the moment")
 	require.Contains(t, s.log.String(), "LOADING")
 	m.SetError("")
 	s.get(200, today)

@@ -16,12 +16,12 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// The pages of numbers that are counted in a table say which periods are closed.
+// The counters of the series are in a table. The pages must show which periods are closed.
 func TestTable(t *testing.T) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "invoices.db")+"?_txlock=immediate")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	scheme := schemeOf(t, "{type}-{date:yyyyMM}-{seq:4}", "UTC", serial.WithPeriod(serial.PerMonth))
+	scheme := newScheme(t, "{type}-{date:yyyyMM}-{seq:4}", "UTC", serial.WithPeriod(serial.PerMonth))
 	gen, err := gapless.New(gapless.SQLite, scheme)
 	require.NoError(t, err)
 	require.NoError(t, gen.CreateTable(t.Context(), db))
@@ -40,13 +40,13 @@ func TestTable(t *testing.T) {
 
 	require.Contains(t, s.get(200, "/numbers/"), fmt.Sprintf("IS-%s-0001", month.Format("200601")))
 	for back, says := range map[int]string{0: "Closedno", 1: "Closedno", 2: "Closedyes", 3: "Closedyes"} {
-		page := textOf(s.get(200, "/numbers/"+address("period", "IS", month.AddDate(0, -back, 0))))
+		page := pageText(s.get(200, "/numbers/"+address("period", "IS", month.AddDate(0, -back, 0))))
 		require.Contains(t, page, says)
 		require.Contains(t, page, "✓ All numbers are accounted for.")
 	}
-	require.Contains(t, s.check("IS", 303), "All 3 periods were checked")
+	require.Contains(t, s.check("IS", 303), "covered 3 periods.")
 	var closed []string
-	for _, line := range csvOf(t, s.get(200, "/numbers/series.csv?key=IS")) {
+	for _, line := range parseCSV(t, s.get(200, "/numbers/series.csv?key=IS")) {
 		closed = append(closed, line[12])
 	}
 	require.Equal(t, []string{"closed", "no", "no", "yes"}, closed)

@@ -19,11 +19,11 @@ func count(n int64) string {
 }
 
 // plural formats a count with the singular or the plural of a noun.
-func plural(n int64, one, many string) string {
+func plural(n int64, singular, plural string) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 " + singular
 	}
-	return count(n) + " " + many
+	return count(n) + " " + plural
 }
 
 func instant(t time.Time) string { return t.Format("2 January 2006, 15:04 MST") }
@@ -36,15 +36,15 @@ func shortly(t time.Time) string {
 	return t.Format("2 Jan, 15:04 MST")
 }
 
-// reachText returns a text with the limits of a series: the largest number of numbers in a period, and the last day for
+// limitsText returns a text with the limits of a series: the maximum count of numbers in a period, and the last day for
 // which numbers are issued.
-func reachText(s *Series) string {
+func limitsText(s *Series) string {
 	var all []string
 	scheme := s.Source.scheme()
 	first, last := scheme.Limits()
 	if size := last - first + 1; size < endless {
 		text := "Up to " + plural(size, "number", "numbers")
-		if p, _ := spanAt(scheme, time.Now()); p.Ends() {
+		if p, _ := periodAt(scheme, time.Now()); p.Ends() {
 			text += " in each period"
 		}
 		all = append(all, text+".")
@@ -59,8 +59,8 @@ func reachText(s *Series) string {
 	return strings.Join(all, " ")
 }
 
-// numberText returns a number as text, or its sequence if its date is not known. It returns "" if no number was issued,
-// that is, if the sequence is 0.
+// numberText returns a number as text, or its sequence if its date is unknown. It returns "" if the sequence is 0,
+// because then no number was issued.
 func numberText(n serial.Number) string {
 	switch {
 	case n.Seq == 0:
@@ -74,14 +74,14 @@ func numberText(n serial.Number) string {
 // A printer formats the numbers of a period.
 type printer struct {
 	series *Series
-	period span
-	shown  time.Time // instant in the period whose date is printed if the date of a number is not known
-	dated  bool      // whether all numbers of the period have the same date; if not, that of a missing one is not known
+	period period
+	shown  time.Time // instant in the period whose date is printed if the date of a number is unknown
+	dated  bool      // whether all numbers of the period have the same date; otherwise dates of missing ones are unknown
 	hidden bool      // whether the numbers hide their sequences
 	links  *linker
 }
 
-func newPrinter(s *Series, p span) printer {
+func newPrinter(s *Series, p period) printer {
 	n := printer{series: s, period: p, shown: latest(p), links: &linker{link: s.Link}}
 	start, end, err := s.Source.scheme().Span(serial.At(n.shown))
 	n.dated = err == nil && start.Equal(p.Start) && end.Equal(p.End)
@@ -89,9 +89,10 @@ func newPrinter(s *Series, p span) printer {
 	return n
 }
 
-// latest returns the latest instant of a period that is not in the future, or the start of a period that has not begun.
-// The first instant of every period would not work: with Never, it is in 1969 or 1970, which few templates can print.
-func latest(p span) time.Time {
+// latest returns the latest instant of a period that is not in the future. If the period has not begun, it returns the
+// start of the period. The first instant of a period would not always work: with Never, it is in 1969 or 1970, which
+// few templates can print.
+func latest(p period) time.Time {
 	switch now := time.Now(); {
 	case now.Before(p.Start):
 		return p.Start
@@ -122,8 +123,8 @@ func (n printer) hidesSequences() bool {
 	return differing > 3
 }
 
-// whole returns a number as users enter it into the form, or "" if the template cannot print it. If the date of the
-// number is not known, whole prints another date of the period.
+// whole returns a number in the form in which users enter it, or "" if the template cannot print it. If the date of the
+// number is unknown, whole prints another date of the period.
 func (n printer) whole(seq int64) string {
 	number, err := n.series.Source.scheme().Number(n.series.Type, serial.At(n.shown), seq)
 	if err != nil {
@@ -132,36 +133,36 @@ func (n printer) whole(seq int64) string {
 	return number.String()
 }
 
-// mostHidden is the largest count of numbers with hidden sequences that are listed for a range.
-const mostHidden = 10
+// maxHiddenListed is the maximum count of numbers with hidden sequences that are listed for a range.
+const maxHiddenListed = 10
 
-// ranged returns a range of numbers as text. If sequences are hidden, it lists all numbers of the range or returns
-// their count, because the first and the last number do not determine the numbers in between.
+// ranged returns a range of numbers as text. If sequences are hidden, the first and the last number do not show which
+// numbers are in between. In this case, ranged lists all numbers of the range, or returns their count.
 func (n printer) ranged(r serial.Range) string {
 	switch {
 	case !n.dated && r.First == r.Last:
 		return "sequence " + count(r.First)
 	case !n.dated:
 		return "sequences " + count(r.First) + " – " + count(r.Last)
-	case n.hidden && size(r) <= mostHidden:
+	case n.hidden && size(r) <= maxHiddenListed:
 		var all []string
 		for seq := r.First; seq <= r.Last; seq++ {
 			all = append(all, n.whole(seq))
 		}
 		return strings.Join(all, ", ")
 	case n.hidden:
-		return count(size(r)) + " numbers, listed in the CSV"
+		return count(size(r)) + " numbers, listed in the CSV file"
 	case r.First == r.Last:
 		return n.whole(r.First)
 	}
 	return n.whole(r.First) + " – " + n.whole(r.Last)
 }
 
-// split returns ranges as they are listed, but at most most of them. If sequences are hidden, each number becomes a
-// range.
-func (n printer) split(ranges []serial.Range, most int) (all []serial.Range) {
+// split returns the ranges that a list shows, which are at most limit. If sequences are hidden, each number becomes a
+// separate range.
+func (n printer) split(ranges []serial.Range, limit int) (all []serial.Range) {
 	for _, r := range ranges {
-		for r.First <= r.Last && len(all) < most {
+		for r.First <= r.Last && len(all) < limit {
 			listed := r
 			if n.hidden {
 				listed.Last = r.First
@@ -180,16 +181,16 @@ func size(ranges ...serial.Range) (n int64) {
 	return n
 }
 
-// A wording is the text that a page shows instead of a reason constant of package serial.
+// A wording is the text that a page shows in place of a reason constant of package serial.
 type wording struct{ constant, Words, Help string }
 
 var wordings = []wording{
 	{serial.CallerLeft, "request given up",
 		"The program stopped waiting before the number arrived, so no document has it."},
 	{serial.NotReplicated, "not confirmed in time",
-		"No second server confirmed the number in time, so the program did not use it."},
+		"Too few servers confirmed the number in time, so the program did not use it."},
 	{serial.BlockBurned, "reserved and never used",
-		"The program had reserved the number in advance, and it can no longer be issued."},
+		"The program had reserved the number in advance, but it can no longer be issued."},
 	{serial.AnswerLost, "request without a reply",
 		"Requests for numbers got no reply. They may have used some of these numbers."},
 	{serial.Raised, "counter moved ahead",
@@ -198,9 +199,9 @@ var wordings = []wording{
 		"The numbering continued above these numbers. No document should have one, unless data had been lost before."},
 }
 
-// worded returns the reason of an explanation as a page shows it. If the reason begins with a constant of package
-// serial, worded translates the constant and omits the details after it. Otherwise, for example if a user wrote the
-// reason, the text is unchanged and has no help.
+// worded returns the reason of an explanation in the form in which a page shows it. If the reason begins with a
+// constant of package serial, worded translates the constant and omits the details after it. Otherwise, for example if
+// a user wrote the reason, the text is unchanged and Help is "".
 func worded(e *serial.Explanation) wording {
 	if e.By == "" {
 		for _, w := range wordings {

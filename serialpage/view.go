@@ -9,45 +9,45 @@ import (
 )
 
 const (
-	mostListed   = 1000 // largest number of entries in a list
-	mostPossible = 3    // largest number of possible reasons that are shown next to a range
+	maxListed   = 1000 // maximum number of entries in a list
+	maxPossible = 3    // maximum number of possible reasons that are shown next to a range
 )
 
 // A periodView is the data for the page of a period.
 type periodView struct {
-	Series *Series
-	Period span
-	Reach  string // text with the limits of the series
-	Start  int64  // first sequence of the period, or 0 if it is 1
-	Issued int64
-	Range  string // range of the issued numbers; "" if there are none, or if the sequences are hidden
-	At     time.Time
-	Ahead  bool // whether the period has not begun
-	Open   bool // whether the period has not ended
-	Closed bool
-	Clean  bool
-	Audit  bool // whether the series has Stored
+	Series   *Series
+	Period   period
+	Limits   string // text with the limits of the series
+	Start    int64  // first sequence of the period, or 0 if it is 1
+	Issued   int64
+	Range    string // range of the issued numbers; "" if no number was issued or the sequences are hidden
+	At       time.Time
+	Ahead    bool // whether the period has not begun
+	NotEnded bool // whether the period has not ended
+	Closed   bool
+	Clean    bool
+	Audit    bool // whether the series has Stored
 
-	Fate         *fate // result of the look-up, or nil if no number was looked up
+	Lookup       *lookupResult // result of the look-up, or nil if no number was looked up
 	Findings     []finding
 	Explained    []explainedLine
 	ExplainedCut bool // whether Explained is incomplete
 	Replaced     []replacedLine
 	ReplacedCut  bool      // whether Replaced may be incomplete
-	Reasons      []wording // help for the reasons of package serial in the lists
+	Reasons      []wording // descriptions of the reasons from package serial that are in the lists
 
 	Saved     []string // numbers that were explained by the form from which the client was redirected
-	Form      *form    // nil if the reader may not explain numbers, or if there is nothing to explain
-	Refused   string   // reason why this reader may not explain numbers; "" if there is no such reason to show
+	Form      *form    // nil if the reader may not explain numbers, or if no number needs an explanation
+	Refused   string   // text why this reader may not explain numbers, or "" if the page shows no such text
 	CSV, JSON string
 
-	First, Last string // first and last issued number, or their sequences; "" if there are none
+	First, Last string // first and last issued number, or their sequences; "" if no number was issued
 	Sheet       sheet
 
-	Older, Newer string // addresses of the periods before and after, or "" if there is none
+	Older, Newer string // addresses of the pages of the adjacent periods; "" if there is no such period
 }
 
-// A finding is a line of an account.
+// A finding is a line of a report.
 type finding struct {
 	What  string
 	Count int64
@@ -57,12 +57,12 @@ type finding struct {
 	Class string // CSS class
 }
 
-// An entry of a list is a number, a range of numbers, or a text that is not a number.
+// An entry is a part of a list: a number, a range of numbers, or a text that is not a number.
 type entry struct {
 	Text     string
-	Note     string          // question next to the number, or ""
+	Note     string          // remark next to the number, or ""
 	Link     template.URL    // address of the document, or "" if there is none
-	Explain  string          // address of the form with these numbers, or "" if the reader cannot explain them
+	Explain  string          // address of the form for explaining these numbers, or "" if the reader cannot use it
 	Possible []explainedLine // possible reasons
 	More     int64           // count of the possible reasons that are not listed
 }
@@ -70,23 +70,23 @@ type entry struct {
 // An explainedLine is an explanation, or a possible reason, with its numbers.
 type explainedLine struct {
 	Numbers      string
-	Reason, Help string // Help is "" unless the reason is a constant of package serial
+	Reason, Help string // reason, and its description if it is a constant of package serial
 	By           string
 	At           time.Time
-	Correct      string // address of the form for correcting the explanation, or "" if the reader cannot correct it
+	Correct      string // address of the form for correcting the explanation, or "" if the reader cannot use it
 }
 
-// A replacedLine is an earlier explanation of some numbers, with the explanation that replaced it.
+// A replacedLine is an earlier explanation of some numbers, together with the explanation that has replaced it.
 type replacedLine struct {
 	explainedLine
 	New explainedLine // without Numbers
 }
 
-// newPeriodView returns the view of an account. mayExplain reports whether the reader may explain numbers.
+// newPeriodView returns the view of a report. mayExplain reports whether the reader may explain numbers.
 func newPeriodView(numbers printer, a *audit, mayExplain bool) *periodView {
 	s, p, r := numbers.series, numbers.period, &a.Report
-	v := &periodView{Series: s, Period: p, Reach: reachText(s), At: a.at.In(p.Start.Location()), Clean: r.Clean(),
-		Ahead: a.at.Before(p.Start), Open: a.at.Before(p.End), Audit: s.Stored != nil,
+	v := &periodView{Series: s, Period: p, Limits: limitsText(s), At: a.at.In(p.Start.Location()), Clean: r.Clean(),
+		Ahead: a.at.Before(p.Start), NotEnded: a.at.Before(p.End), Audit: s.Stored != nil,
 		Issued: max(0, r.Last-r.First+1), ReplacedCut: a.replacedCut, Reasons: a.reasons(),
 		CSV: address("period.csv", s.Key, p.Start), JSON: address("period.json", s.Key, p.Start)}
 	if v.Issued > 0 && !numbers.hidden {
@@ -115,7 +115,7 @@ func newPeriodView(numbers printer, a *audit, mayExplain bool) *periodView {
 	return v
 }
 
-// reasons returns the wordings of the package serial reasons that occur in an account. Each occurs once.
+// reasons returns the wordings of all reasons from package serial that occur in a report, each of them once.
 func (a *audit) reasons() (all []wording) {
 	for _, w := range wordings {
 		has := func(e serial.Explanation) bool { return worded(&e) == w }
@@ -135,7 +135,7 @@ func (n printer) line(numbers string, e *serial.Explanation) explainedLine {
 }
 
 // correction returns the address of the form for correcting an explanation. If a user wrote the explanation, the form
-// is filled in with its reason.
+// contains its reason.
 func (n printer) correction(r serial.Range, e *serial.Explanation) string {
 	if e.By == "" {
 		return n.formAddress(r, "")
@@ -143,7 +143,7 @@ func (n printer) correction(r serial.Range, e *serial.Explanation) string {
 	return n.formAddress(r, e.Reason)
 }
 
-// possible returns the line for a possible reason, with the issued numbers that the reason can concern. If sequences
+// possible returns the line for a possible reason, with the issued numbers to which the reason can apply. If sequences
 // are hidden, it omits the numbers.
 func (n printer) possible(e *serial.Explanation, r *serial.Report) explainedLine {
 	reach := ""
@@ -153,7 +153,7 @@ func (n printer) possible(e *serial.Explanation, r *serial.Report) explainedLine
 	return n.line(reach, e)
 }
 
-// findings returns the lines of the account, in the order of the page.
+// findings returns the lines of the report in the order of the page.
 func findings(numbers printer, a *audit, v *periodView, mayExplain bool) []finding {
 	r := &a.Report
 	issued := finding{What: "Issued", Count: v.Issued}
@@ -178,29 +178,29 @@ func (n printer) entries(a *audit, numbers []serial.Number) (all []entry) {
 			e = entry{Text: text, Link: n.links.address(text)}
 		}
 		if number.Seq < a.First {
-			e.Note = "below the start: was it changed?"
+			e.Note = "below the first number of the period; was the start changed?"
 		}
 		all = append(all, e)
 	}
 	return all
 }
 
-// unexplained returns the line of the missing numbers that are not explained, with their possible reasons.
+// unexplained returns the line for the missing numbers that are not explained, with their possible reasons.
 func unexplained(numbers printer, r *serial.Report, mayExplain bool) finding {
 	f := finding{What: "not explained", Count: r.UnexplainedCount, Wrong: true, Class: "part"}
-	listed := numbers.split(r.Unexplained, mostListed)
+	listed := numbers.split(r.Unexplained, maxListed)
 	for _, g := range listed {
 		touching := possibleIn(r, g)
-		listedReasons := touching[:min(len(touching), mostPossible)]
+		listedReasons := touching[:min(len(touching), maxPossible)]
 		entry := entry{Text: numbers.ranged(g), More: int64(len(touching) - len(listedReasons))}
 		for i := range listedReasons {
 			entry.Possible = append(entry.Possible, numbers.possible(&listedReasons[i], r))
 		}
-		if int64(len(r.Possible)) < r.PossibleCount { // reasons that are not listed may also concern the range
+		if int64(len(r.Possible)) < r.PossibleCount { // reasons that are not listed may apply to the range, too
 			touching = nil
 		}
 		if mayExplain {
-			entry.Explain = numbers.formAddress(g, commonOf(touching))
+			entry.Explain = numbers.formAddress(g, commonReason(touching))
 		}
 		f.List = append(f.List, entry)
 	}
@@ -215,8 +215,8 @@ func possibleIn(r *serial.Report, g serial.Range) []serial.Explanation {
 	})
 }
 
-// commonOf returns the words of the reason that all explanations have in common, or "" if they differ.
-func commonOf(all []serial.Explanation) string {
+// commonReason returns the words of the reason that all explanations have in common, or "" if their reasons differ.
+func commonReason(all []serial.Explanation) string {
 	differs := func(e serial.Explanation) bool { return worded(&e) != worded(&all[0]) }
 	if len(all) == 0 || slices.ContainsFunc(all, differs) {
 		return ""

@@ -10,8 +10,8 @@ import (
 	"github.com/dailyserial/serial/serialpage"
 )
 
-// newPage returns the pages below /numbers/. Both series use the register, because an invoice's number can be missing,
-// too: if somebody deletes the row by force.
+// newPage returns the pages below /numbers/. Both series use the register, because the number of an invoice can be
+// missing, too, if its row was deleted by force.
 func newPage(s *service) (http.Handler, error) {
 	series := []serialpage.Series{{
 		Type: orderType, Name: "Orders", Source: serialpage.Redis(s.orders),
