@@ -21,11 +21,11 @@ import (
 	"github.com/dailyserial/serial/serialotel"
 )
 
-// The dashboard and the alerts query only metrics, labels and values that are exported, and the dashboard shows all
-// metrics. The alert on lost counters ignores counters that were repaired, or may be.
+// The dashboard and the alerts must query only metrics, labels and values that are exported, and the dashboard must
+// show all metrics. The alert on lost counters must ignore counters that were repaired or may be repaired later.
 func TestDashboardAndAlerts(t *testing.T) {
 	exported, values := exportedToPrometheus(t)
-	scraped := []string{"job", "instance"} // Prometheus adds them
+	scraped := []string{"job", "instance"} // labels that Prometheus adds
 	for file, queries := range map[string][]string{
 		"dashboards/serial.json": dashboardQueries(t), "alerts/serial.yml": alertQueries(t),
 	} {
@@ -67,7 +67,7 @@ func TestDashboardAndAlerts(t *testing.T) {
 	}
 }
 
-// dashboardQueries returns the dashboard's queries.
+// dashboardQueries returns the queries of the dashboard.
 func dashboardQueries(t *testing.T) (queries []string) {
 	t.Helper()
 	text, err := os.ReadFile("dashboards/serial.json")
@@ -98,7 +98,7 @@ func dashboardQueries(t *testing.T) (queries []string) {
 	return queries
 }
 
-// alertQueries returns the conditions of the alerts. Each alert has a runbook.
+// alertQueries returns the conditions of the alerts. It requires that each alert has a runbook.
 func alertQueries(t *testing.T) (queries []string) {
 	t.Helper()
 	text, err := os.ReadFile("alerts/serial.yml")
@@ -121,7 +121,7 @@ func alertQueries(t *testing.T) (queries []string) {
 	for _, rule := range file.Groups[0].Rules {
 		queries = append(queries, rule.Expr)
 		if rule.For != "" {
-			require.NoError(t, errOf(time.ParseDuration(rule.For)))
+			require.NoError(t, onlyErr(time.ParseDuration(rule.For)))
 		}
 		require.NotEmpty(t, rule.Annotations["summary"])
 		require.Contains(t, []string{"page", "ticket"}, rule.Labels["severity"])
@@ -131,13 +131,13 @@ func alertQueries(t *testing.T) (queries []string) {
 	return queries
 }
 
-// exportedToPrometheus returns the labels of each metric, by its name in Prometheus, and the values of each label. It
-// makes every hook record something.
+// exportedToPrometheus returns the labels of each metric, by its name in Prometheus, and the values of each label. For
+// this purpose, it calls every hook.
 func exportedToPrometheus(t *testing.T) (exported, values map[string][]string) {
 	t.Helper()
 	o := observe(t)
 	h := o.hooks(serialotel.WithTypes("IS"))
-	record(t.Context(), h, "IS", "")
+	callHooks(t.Context(), h, "IS", "")
 	for _, cause := range []error{
 		serial.ErrExhausted, serial.ErrCounterLost, serial.ErrClockSkew, serial.ErrConflict, serial.ErrNotReplicated,
 		serial.ErrInvalidType, serial.ErrInvalidRequest, context.Canceled, context.DeadlineExceeded,

@@ -15,9 +15,9 @@ import (
 	"github.com/dailyserial/serial/serialotel"
 )
 
-// The program's metrics count the numbers. A program with global providers needs no options.
+// The metrics of the program contain the count of its numbers. A program with global providers needs no options.
 func Example() {
-	server, err := miniredis.Run() // stands for Redis
+	server, err := miniredis.Run() // in place of Redis
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func Example() {
 	server.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	reader := sdkmetric.NewManualReader() // stands for an exporter
+	reader := sdkmetric.NewManualReader() // in place of an exporter
 
 	hooks, err := serialotel.Hooks(
 		serialotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))),
@@ -59,8 +59,8 @@ func Example() {
 	// serial.numbers.issued 3 {number}
 }
 
-// The hooks are a plain struct: a field may be replaced by a function that calls the old one.
-func Example_hooksOfYourOwn() {
+// The hooks are a struct. A field can be replaced by a function that calls the old function.
+func Example_customHooks() {
 	hooks, err := serialotel.Hooks()
 	if err != nil {
 		log.Fatal(err)
@@ -71,7 +71,7 @@ func Example_hooksOfYourOwn() {
 		failed(ctx, info)
 		fmt.Println(info.Type, info.Err)
 	}
-	// A Generator made with serial.WithHooks(hooks) calls it like this:
+	// A Generator with serial.WithHooks(hooks) calls the function like this:
 	hooks.Failed(context.Background(), serial.FailedInfo{Type: "IS", Count: 1, Err: serial.ErrExhausted})
 	// Output: IS serial: numbers exhausted
 }

@@ -1,4 +1,4 @@
 package serialotel
 
-// VersionIn is tested alone, since a test binary's list of modules depends on the toolchain.
+// VersionIn is tested separately, because the module list of a test binary depends on the toolchain.
 var VersionIn = versionIn

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// points calls f for each data point of a metric, with its value.
+// points calls f for each data point of a metric, with the value of the point.
 func points(m metricdata.Metrics, f func(set attribute.Set, value string)) {
 	switch d := m.Data.(type) {
 	case metricdata.Sum[int64]:
@@ -31,7 +31,7 @@ func points(m metricdata.Metrics, f func(set attribute.Set, value string)) {
 	}
 }
 
-// metrics returns all data points, one per line, sorted.
+// metrics returns all data points in sorted order, one per element.
 func (o *observer) metrics() []string {
 	o.t.Helper()
 	all := o.collect().ScopeMetrics
@@ -46,7 +46,7 @@ func (o *observer) metrics() []string {
 	return lines
 }
 
-// list returns attributes as text, in order.
+// list returns attributes as text, in sorted order.
 func list(attrs []attribute.KeyValue) string {
 	var parts []string
 	for _, kv := range attrs {
@@ -55,7 +55,7 @@ func list(attrs []attribute.KeyValue) string {
 	return strings.Join(parts, " ")
 }
 
-// events returns a span's events, one per line.
+// events returns the events of a span, one per element.
 func events(s tracetest.SpanStub) []string {
 	var lines []string
 	for _, e := range s.Events {

@@ -13,8 +13,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// instruments are the instruments of all metrics. The hooks do not check Enabled before they call one, because the
-// arguments exist already and a disabled instrument returns at once.
+// instruments contains the instruments of all metrics. The hooks do not check Enabled before they use an instrument,
+// because the arguments exist already, and a disabled instrument returns immediately.
 type instruments struct {
 	numbers, repeated, nearly, losses, unused, possible metric.Int64Counter
 	calls, openings                                     metric.Float64Histogram
@@ -24,32 +24,32 @@ type instruments struct {
 func newInstruments(m metric.Meter) (i instruments, err error) {
 	var errs [9]error
 	i.numbers, errs[0] = m.Int64Counter("serial.numbers.issued", metric.WithUnit("{number}"),
-		metric.WithDescription("Numbers issued."))
+		metric.WithDescription("Issued numbers."))
 	i.repeated, errs[1] = m.Int64Counter("serial.requests.repeated", metric.WithUnit("{request}"),
-		metric.WithDescription("Repeated requests that got the same number again."))
+		metric.WithDescription("Repeated requests that got the same number."))
 	i.nearly, errs[2] = m.Int64Counter("serial.period.nearly_exhausted", metric.WithUnit("{period}"),
-		metric.WithDescription("Periods with few numbers left, counted once per business type and Generator."))
+		metric.WithDescription("Periods with few numbers or days left. Each Generator counts a period of a type once."))
 	i.losses, errs[3] = m.Int64Counter("serial.counter.lost", metric.WithUnit("{call}"),
-		metric.WithDescription("Calls that found a lost counter, by whether they repaired it."))
-	// The lowest buckets are finer than those for HTTP: a round trip to a nearby server takes 100 µs.
+		metric.WithDescription("Calls that found a lost counter, by whether it was repaired."))
+	// The smallest buckets are smaller than those for HTTP, because a round trip to a nearby server takes only 100 µs.
 	i.calls, errs[4] = m.Float64Histogram("serial.call.duration", metric.WithUnit("s"),
-		metric.WithDescription("Duration of calls for numbers, with error.type if they failed."),
+		metric.WithDescription("Duration of calls for numbers. Failed calls have an error.type."),
 		metric.WithExplicitBucketBoundaries(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 			1, 2.5, 5, 10))
 	i.openings, errs[5] = m.Float64Histogram("serial.period.open.duration", metric.WithUnit("s"),
-		metric.WithDescription("Time from the beginning of a call until it opened a period."),
+		metric.WithDescription("Time from the beginning of a call until it had opened a period."),
 		metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30))
 	i.offset, errs[6] = m.Float64Gauge("serial.clock.offset", metric.WithUnit("s"),
 		metric.WithDescription("Redis's time minus this host's time, recorded when it has changed."))
 	i.unused, errs[7] = m.Int64Counter("serial.numbers.unused", metric.WithUnit("{number}"),
 		metric.WithDescription("Numbers that no caller received, by reason."))
 	i.possible, errs[8] = m.Int64Counter("serial.explanations.possible", metric.WithUnit("{explanation}"),
-		metric.WithDescription("Reported possible reasons for missing numbers, by reason."))
+		metric.WithDescription("Possible reasons for missing numbers, by reason."))
 	return i, errors.Join(errs[:]...)
 }
 
-// A series contains the options for all measurements of one type. They are made once, so that a call does not have to
-// make attributes. They are slices, because separate arguments would be allocated for each call.
+// A series contains the options for all measurements of one type. They are created only once, so that a call does not
+// have to create attributes. They are slices, because separate arguments would be allocated for each call.
 type series struct {
 	add      []metric.AddOption
 	issued   []metric.RecordOption
@@ -77,18 +77,18 @@ func newSeries(attrs ...attribute.KeyValue) *series {
 	return s
 }
 
-// reasons are the reasons in explanations of a Generator.
+// reasons contains the reasons that occur in explanations of a Generator.
 var reasons = [...]string{
 	serial.CallerLeft, serial.NotReplicated, serial.BlockBurned, serial.AnswerLost, serial.Raised, serial.BlockSkipped,
 }
 
-// outcomes are the values of serial.repaired. Only the first one needs an operator.
+// outcomes contains the values of serial.repaired. Only the first one requires an operator.
 var outcomes = [...]attribute.KeyValue{
 	repairedKey.String("false"), repairedKey.String("pending"), repairedKey.String("true"),
 }
 
-// outcomeOf returns the index in outcomes for a lost counter.
-func outcomeOf(i serial.LostInfo) int {
+// outcomeIndex returns the index in outcomes of the outcome in i.
+func outcomeIndex(i serial.LostInfo) int {
 	switch {
 	case i.Repaired:
 		return 2
@@ -98,8 +98,8 @@ func outcomeOf(i serial.LostInfo) int {
 	return 0
 }
 
-// causes are the values of error.type. An error may match several of them; the errors of contexts come last, because
-// the others are more specific.
+// causes contains the values of error.type. An error may match several of them. The errors of contexts come last,
+// because the others are more specific.
 var causes = [...]struct {
 	err  error
 	attr attribute.KeyValue
@@ -116,8 +116,8 @@ var causes = [...]struct {
 	{nil, semconv.ErrorTypeOther}, // all other errors
 }
 
-// causeOf returns the index in causes of an error that is not nil.
-func causeOf(err error) int {
+// causeIndex returns the index in causes for an error, which must not be nil.
+func causeIndex(err error) int {
 	other := len(causes) - 1
 	for i, c := range causes[:other] {
 		if errors.Is(err, c.err) {
@@ -143,5 +143,5 @@ func versionIn(info *debug.BuildInfo) string {
 			return strings.TrimPrefix(m.Version, "v")
 		}
 	}
-	return "(devel)" // Go's name for the version of a work tree
+	return "(devel)" // Go's name for the version of a module in a work tree
 }

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// maxTypes keeps the largest instrument, serial.call.duration, below the 2,000 attribute sets that the SDK allows for
-	// an instrument. It has a set for each of the types and one for the rest, each with ten outcomes.
+	// maxTypes keeps serial.call.duration below the 2,000 attribute sets that the SDK allows for an instrument. No other
+	// instrument has more sets. It has about ten for each of the types, and for all other types together.
 	maxTypes = 100
 
-	otherType = "_OTHER" // in the semantic conventions, the name for values that are not in a list
+	otherType = "_OTHER" // value that the semantic conventions use for all values that are not in a list
 )
 
-// An Option configures [Hooks]. If an option is given more than once, the last one counts.
+// An Option configures [Hooks]. If an option is passed more than once, the last one counts.
 type Option interface {
 	apply(*config) error
 }
@@ -51,10 +51,10 @@ func newConfig(opts []Option) (*config, error) {
 	return c, errors.Join(errs...)
 }
 
-// WithMeterProvider sets the provider for metrics. To record only spans, pass the provider of
+// WithMeterProvider sets the provider for metrics, which must not be nil. To record only spans, pass the provider of
 // go.opentelemetry.io/otel/metric/noop.
 //
-// The default is [otel.GetMeterProvider], even if the global provider is set later. nil is an error.
+// The default is [otel.GetMeterProvider], even if the global provider is set later.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return optionFunc(func(c *config) error {
 		if isNil(p) {
@@ -65,10 +65,10 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	})
 }
 
-// WithTracerProvider sets the provider for spans. To record only metrics, pass the provider of
+// WithTracerProvider sets the provider for spans, which must not be nil. To record only metrics, pass the provider of
 // go.opentelemetry.io/otel/trace/noop. Events are still added to the caller's span.
 //
-// The default is [otel.GetTracerProvider], even if the global provider is set later. nil is an error.
+// The default is [otel.GetTracerProvider], even if the global provider is set later.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return optionFunc(func(c *config) error {
 		if isNil(p) {
@@ -79,12 +79,12 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 	})
 }
 
-// WithTypes adds the attribute serial.type to the metrics, with these business types as values. All other types,
+// WithTypes adds the attribute serial.type to the metrics. Its values are the given business types. All other types,
 // including invalid ones, have the value _OTHER. Each type may add ten time series to serial.call.duration, three to
-// serial.counter.lost, seven to the metrics by reason, and one to each other metric.
+// serial.counter.lost, seven in total to the metrics with serial.reason, and one to each other metric.
 //
-// By default, metrics do not have the attribute. There must be 1 to 100 types, which must be valid in package serial
-// and not _OTHER. The error for an invalid type matches [serial.ErrInvalidType].
+// There must be 1 to 100 types. They must be valid in package serial, and must not be _OTHER. If a type is invalid, the
+// error matches [serial.ErrInvalidType]. By default, metrics do not have the attribute.
 func WithTypes(types ...string) Option {
 	types = slices.Clone(types) // the caller may change its slice later
 	return optionFunc(func(c *config) error {
@@ -96,12 +96,12 @@ func WithTypes(types ...string) Option {
 	})
 }
 
-// noRedis is a client for a Generator that sends nothing.
+// noRedis is the client of a Generator that sends nothing.
 type noRedis struct{ redis.UniversalClient }
 
-// checkTypes returns an error if a Generator would refuse one of the types, because it is probably misspelled and would
-// never match. Only package serial can check a type, so checkTypes requests 0 numbers of it. That always fails and
-// never uses Redis, and the check of the type comes first.
+// checkTypes returns an error if a Generator would reject one of the types. Such a type is probably misspelled, and
+// would never occur. Only package serial can check a type. Therefore checkTypes requests 0 numbers of it, which always
+// fails without using Redis, and looks at the error, because the type is checked first.
 func checkTypes(types []string) error {
 	gen, err := serial.New(noRedis{})
 	if err != nil {
@@ -110,7 +110,7 @@ func checkTypes(types []string) error {
 	var errs []error
 	for _, typ := range types {
 		if typ == otherType {
-			errs = append(errs, fmt.Errorf("serialotel: WithTypes: type %q: it means all types that are not named", typ))
+			errs = append(errs, fmt.Errorf("serialotel: WithTypes: type %q is reserved for all types that are not listed", typ))
 		}
 		if _, err := gen.NextN(context.Background(), typ, 0); errors.Is(err, serial.ErrInvalidType) {
 			errs = append(errs, fmt.Errorf("serialotel: WithTypes: %w", err))
@@ -119,8 +119,8 @@ func checkTypes(types []string) error {
 	return errors.Join(errs...)
 }
 
-// isNil reports whether a provider is nil or an interface with a nil pointer. A constructor may return such an
-// interface together with an error that the caller has ignored.
+// isNil reports whether a provider is nil, or an interface that contains a nil pointer. A constructor may return such
+// an interface together with an error that the caller has ignored.
 func isNil(provider any) bool {
 	v := reflect.ValueOf(provider)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()

@@ -34,11 +34,11 @@ const scope = "github.com/dailyserial/serial/serialotel"
 
 var start = time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
 
-// The attributes of a number of IS, without its type.
+// day contains the attributes of a number of IS, without its type.
 const day = "period.start=2021-10-24T12:00:00Z"
 
-// A generator's calls are measured. Each has a span from its beginning to its end, a child of the caller's span, to
-// which the opening of the period is added as an event.
+// The calls of a generator must be measured. Each call must have a span from its beginning to its end, which is a child
+// of the caller's span. If the call opens a period, this must be added to the caller's span as an event.
 func TestCalls(t *testing.T) {
 	race.Bubble(t, func(t *testing.T) {
 		o := observe(t)
@@ -46,13 +46,13 @@ func TestCalls(t *testing.T) {
 		began := time.Now()
 		gen, _ := serialtest.New(t, began, serial.WithHooks(o.hooks()), serial.WithLedger(&l, 100))
 		ctx, caller := o.tracers.Tracer("caller").Start(t.Context(), "caller")
-		require.NoError(t, errOf(gen.Next(ctx, "IS")))
-		require.NoError(t, errOf(gen.NextN(ctx, "IS", 3)))
+		require.NoError(t, onlyErr(gen.Next(ctx, "IS")))
+		require.NoError(t, onlyErr(gen.NextN(ctx, "IS", 3)))
 		for range 2 {
-			require.NoError(t, errOf(gen.NextOnce(ctx, "IS", "request")))
+			require.NoError(t, onlyErr(gen.NextOnce(ctx, "IS", "request")))
 		}
-		require.NoError(t, errOf(gen.Peek(ctx, "IS")))
-		require.ErrorIs(t, errOf(gen.NextN(ctx, "IS", 9999)), serial.ErrExhausted)
+		require.NoError(t, onlyErr(gen.Peek(ctx, "IS")))
+		require.ErrorIs(t, onlyErr(gen.NextN(ctx, "IS", 9999)), serial.ErrExhausted)
 		caller.End()
 		require.Equal(t, []string{
 			"serial.call.duration error.type=exhausted: 1 in 0s",
@@ -81,7 +81,7 @@ func TestCalls(t *testing.T) {
 	})
 }
 
-// A slowLedger takes a second.
+// A slowLedger takes a second for a reservation.
 type slowLedger struct{ serialtest.Ledger }
 
 func (l *slowLedger) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
@@ -89,7 +89,8 @@ func (l *slowLedger) Reserve(ctx context.Context, r serial.Reservation) (int64, 
 	return l.Ledger.Reserve(ctx, r)
 }
 
-// Concurrent calls have the spans of their own callers as parents, also if they share a round trip.
+// The spans of concurrent calls must be children of the spans of their own callers, even if the calls share a round
+// trip.
 func TestConcurrentCalls(t *testing.T) {
 	o := observe(t)
 	gen, _ := serialtest.New(t, start, serial.WithHooks(o.hooks()))
@@ -114,8 +115,8 @@ func TestConcurrentCalls(t *testing.T) {
 	require.Len(t, parents, 100)
 }
 
-// A failed call has a span with its error and the most specific error.type. An invalid type is no attribute, because it
-// may be of any length.
+// A failed call must have a span with its error, and with the most specific error.type. An invalid type must not become
+// an attribute, because it can have any length.
 func TestFailures(t *testing.T) {
 	for want, err := range map[string]error{
 		"exhausted":         serial.ErrExhausted,
@@ -142,8 +143,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// record calls every hook for type typ of a series, "" unless all types share it.
-func record(ctx context.Context, h serial.Hooks, typ, series string) {
+// callHooks calls every hook for the type typ. series is the series that all types share, or "".
+func callHooks(ctx context.Context, h serial.Hooks, typ, series string) {
 	n := serial.Number{Type: typ, Start: start, Seq: 8}
 	h.Issued(ctx, serial.IssuedInfo{Last: n, Count: 2, Series: series, Duration: time.Second})
 	h.Issued(ctx, serial.IssuedInfo{Last: n, Series: series})
@@ -161,11 +162,11 @@ func record(ctx context.Context, h serial.Hooks, typ, series string) {
 		Possible: true})
 }
 
-// Metrics have no types unless WithTypes names them. Unused numbers are counted by the beginning of the reason, and of
-// possible reasons, the explanations are counted.
+// Metrics must have only the types of WithTypes. Unused numbers must be counted by the beginning of their reason.
+// Possible reasons must be counted as explanations, not as numbers.
 func TestMetrics(t *testing.T) {
 	o := observe(t)
-	record(t.Context(), o.hooks(), "IS", "")
+	callHooks(t.Context(), o.hooks(), "IS", "")
 	require.Equal(t, []string{
 		"serial.call.duration error.type=conflict: 1 in 0s",
 		"serial.call.duration: 2 in 1s",
@@ -186,10 +187,10 @@ func TestMetrics(t *testing.T) {
 	named := observe(t)
 	types := []string{"IS", "PO"}
 	opt := serialotel.WithTypes(types...)
-	types[0] = "changed" // later
+	types[0] = "changed" // must have no effect
 	h := named.hooks(opt)
 	for _, typ := range []string{"IS", "T1", "T2", "I S"} {
-		record(t.Context(), h, typ, "")
+		callHooks(t.Context(), h, typ, "")
 	}
 	var want []string
 	for _, line := range o.metrics() {
@@ -210,10 +211,10 @@ func TestMetrics(t *testing.T) {
 	require.ElementsMatch(t, want, named.metrics())
 }
 
-// An exporter gets the instruments of the package documentation. Their buckets are those that it describes.
+// An exporter must get the instruments of the package documentation, with the documented buckets.
 func TestInstruments(t *testing.T) {
 	o := observe(t)
-	record(t.Context(), o.hooks(), "IS", "")
+	callHooks(t.Context(), o.hooks(), "IS", "")
 	all := o.collect().ScopeMetrics
 	require.Len(t, all, 1)
 	require.Equal(t, scope, all[0].Scope.Name)
@@ -245,12 +246,13 @@ func TestInstruments(t *testing.T) {
 	}, units)
 }
 
-// Unusual occurrences are events of the caller's span. Events and spans name the series that all types share.
+// Unusual occurrences must become events of the caller's span. Events and spans must contain the series that all types
+// share.
 func TestEvents(t *testing.T) {
 	for series, suffix := range map[string]string{"": "", "serial:*": " series=serial:*"} {
 		o := observe(t)
 		ctx, caller := o.tracers.Tracer("caller").Start(t.Context(), "caller")
-		record(ctx, o.hooks(), "IS", series)
+		callHooks(ctx, o.hooks(), "IS", series)
 		caller.End()
 		spans := o.spans.GetSpans()
 		require.Equal(t, "type=IS "+day+" sequence=8 count=2"+suffix, list(spans[0].Attributes))
@@ -267,11 +269,12 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// If the caller's span is not sampled, there are metrics, but no spans. Without any provider, a call allocates little.
+// If the caller's span is not sampled, there must be metrics, but no spans. Without any provider, a call must make few
+// allocations.
 func TestNotSampled(t *testing.T) {
 	o := observe(t, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.NeverSample())))
 	ctx, caller := o.tracers.Tracer("caller").Start(t.Context(), "caller")
-	record(ctx, o.hooks(), "IS", "")
+	callHooks(ctx, o.hooks(), "IS", "")
 	caller.End()
 	require.Empty(t, o.spans.GetSpans())
 	require.Len(t, o.metrics(), 14)
@@ -284,7 +287,7 @@ func TestNotSampled(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { h.Lost(ctx, serial.LostInfo{Type: "IS"}) }))
 }
 
-// An exemplar has the ID of the call's span. Without a caller's span, that is the root of a trace.
+// An exemplar must have the ID of the call's span. If the caller has no span, the call's span is the root of a trace.
 func TestExemplars(t *testing.T) {
 	o := observe(t)
 	o.hooks().Issued(t.Context(), serial.IssuedInfo{Count: 1})
@@ -301,14 +304,14 @@ func TestExemplars(t *testing.T) {
 	}
 }
 
-// Providers that are set globally after the hooks were made are used.
+// If providers are set globally after the hooks were created, the hooks must use them.
 func TestGlobalProviders(t *testing.T) {
 	if delegated.Swap(true) {
 		t.Skip("the API passes on to providers that are set later only once in a process")
 	}
 	h, err := serialotel.Hooks()
 	require.NoError(t, err)
-	h.Issued(t.Context(), serial.IssuedInfo{Count: 1}) // not recorded
+	h.Issued(t.Context(), serial.IssuedInfo{Count: 1}) // must not be recorded
 	o := observe(t)
 	otel.SetMeterProvider(o.meters)
 	otel.SetTracerProvider(o.tracers)
@@ -319,8 +322,8 @@ func TestGlobalProviders(t *testing.T) {
 
 var delegated atomic.Bool
 
-// Hooks refuses nil options and providers, and the types that a generator refuses. The error has all causes.
-func TestHooksRefuses(t *testing.T) {
+// Hooks must reject nil options, nil providers, and types that a generator rejects. The error must contain all causes.
+func TestHooksRefused(t *testing.T) {
 	many := make([]string, 101)
 	for i := range many {
 		many[i] = fmt.Sprint("T", i)
@@ -341,14 +344,14 @@ func TestHooksRefuses(t *testing.T) {
 		{"serialotel: WithTypes of 101 types: want 1 to 100", []serialotel.Option{serialotel.WithTypes(many...)}},
 		{`serialotel: WithTypes: serial: invalid type "": empty`, []serialotel.Option{serialotel.WithTypes("a b", "")}},
 		{"it contains ':' (U+003A)", []serialotel.Option{serialotel.WithTypes("", "a:b")}},
-		{"it means all types that are not named", []serialotel.Option{serialotel.WithTypes("_OTHER")}},
+		{"is reserved for all types that are not listed", []serialotel.Option{serialotel.WithTypes("_OTHER")}},
 		{errRefused.Error(), []serialotel.Option{serialotel.WithMeterProvider(refusing{})}},
 	} {
 		h, err := serialotel.Hooks(row.opts...)
 		require.ErrorContains(t, err, row.want)
 		require.Equal(t, serial.Hooks{}, h)
 	}
-	require.NoError(t, errOf(serialotel.Hooks(serialotel.WithTypes(append(many[:99:99], "订单-a_b./٣")...))))
+	require.NoError(t, onlyErr(serialotel.Hooks(serialotel.WithTypes(append(many[:99:99], "订单-a_b./٣")...))))
 
 	gen, _ := serialtest.New(t, start)
 	refused := 0
@@ -367,7 +370,7 @@ func TestHooksRefuses(t *testing.T) {
 
 var errRefused = errors.New("no gauges here")
 
-// A refusing provider has a meter that refuses gauges.
+// A refusing provider has a meter that rejects gauges.
 type refusing struct{ metricnoop.MeterProvider }
 
 func (refusing) Meter(string, ...metric.MeterOption) metric.Meter { return refusingMeter{} }
@@ -378,7 +381,7 @@ func (refusingMeter) Float64Gauge(string, ...metric.Float64GaugeOption) (metric.
 	return nil, errRefused
 }
 
-// The version is that of this module in the program.
+// The version must be the version of this module in the program.
 func TestVersion(t *testing.T) {
 	other := &debug.Module{Path: "github.com/dailyserial/serial", Version: "v9.9.9"}
 	for want, info := range map[string]*debug.BuildInfo{
@@ -390,10 +393,10 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// errOf returns the error of a call.
-func errOf[T any](_ T, err error) error { return err }
+// onlyErr returns the error of a call, and drops its result.
+func onlyErr[T any](_ T, err error) error { return err }
 
-// An observer holds everything that was recorded.
+// An observer collects everything that is recorded.
 type observer struct {
 	t       *testing.T
 	reader  *sdkmetric.ManualReader
