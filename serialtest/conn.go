@@ -13,7 +13,7 @@ import (
 )
 
 // dial returns a connection through a pipe. While Redis is stopped, the pipe is closed, so the first write fails. dial
-// itself never fails, because go-redis would dial only once a second after several failures.
+// itself never fails, because after several failures go-redis would dial only once a second.
 func (r *Redis) dial(context.Context, string, string) (net.Conn, error) {
 	client, server := net.Pipe()
 	r.mu.Lock()
@@ -54,18 +54,18 @@ func (c clientConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// On a closed pipe, unlike a closed socket, these methods would fail.
+// The following methods return no error on a closed pipe, where net.Pipe would return one, unlike a socket.
 
 func (c clientConn) SetDeadline(t time.Time) error      { _ = c.Conn.SetDeadline(t); return nil }
 func (c clientConn) SetReadDeadline(t time.Time) error  { _ = c.Conn.SetReadDeadline(t); return nil }
 func (c clientConn) SetWriteDeadline(t time.Time) error { _ = c.Conn.SetWriteDeadline(t); return nil }
 
-// A serverConn is the server's end of a pipe. A pipe has no buffer, so a client that is still writing a long pipeline
-// would wait for the server, while the server waits until the client reads its first replies. Therefore Write does not
-// wait.
+// A serverConn is the server's end of a pipe. A pipe has no buffer. So while a client is still writing a long pipeline,
+// it would wait for the server, and the server would wait until the client reads the first replies. Therefore Write
+// does not wait.
 type serverConn struct {
 	net.Conn
-	replies chan []byte // all output that is not written yet, in one piece; only Write sends to it
+	replies chan []byte // contains at most one element: all output that is not written yet; only Write sends to it
 	closed  chan struct{}
 	close   func()
 }

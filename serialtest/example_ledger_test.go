@@ -10,12 +10,12 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// Bank is a service with a ledger, which is in its database in production, and in memory in tests.
+// Bank is a service with a ledger. In production, the ledger is in a database, and in tests it is in memory.
 type Bank struct{ numbers *serial.Generator }
 
 func (b *Bank) Transfer(ctx context.Context) (string, error) { return b.numbers.Next(ctx, "TR") }
 
-// Redis restarts empty. With a ledger, numbers continue above the reserved ones.
+// Redis restarts without data. With a ledger, numbers continue above the reserved ones.
 func ExampleLedger() {
 	t := new(testing.T) // go test passes it to a test
 	ctx := context.Background()

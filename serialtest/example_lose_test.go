@@ -11,7 +11,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// Clinic is a service without a ledger. Its operator enters the last number used if Redis loses it.
+// Clinic is a service without a ledger. If Redis loses its data, an operator enters the last number that was used.
 type Clinic struct{ Numbers *serial.Generator }
 
 func (c *Clinic) Admit(ctx context.Context) string {
@@ -22,7 +22,7 @@ func (c *Clinic) Admit(ctx context.Context) string {
 	return number
 }
 
-// Redis restarts empty. Without a ledger, only generators that have issued numbers of the day notice.
+// Redis restarts without data. Without a ledger, only generators that have issued numbers of the day notice this.
 func ExampleRedis_Lose() {
 	t := new(testing.T) // go test passes it to a test
 	ctx := context.Background()
@@ -32,7 +32,7 @@ func ExampleRedis_Lose() {
 	fmt.Println(clinic.Admit(ctx))
 	r.Lose()
 	fmt.Println(clinic.Admit(ctx))
-	fmt.Println(gen.Raise(ctx, "PT", 1)) // the operator
+	fmt.Println(gen.Raise(ctx, "PT", 1)) // done by the operator
 	fmt.Println(clinic.Admit(ctx))
 	// Output:
 	// PT202110240001

@@ -11,7 +11,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// invoiceNumbers are the options that the service uses in production and in tests.
+// invoiceNumbers returns the options that the service uses in production and in tests.
 func invoiceNumbers() []serial.Option {
 	return []serial.Option{
 		serial.WithLocation(time.FixedZone("Shanghai", 8*60*60)), // in a service, from time.LoadLocation
@@ -20,7 +20,7 @@ func invoiceNumbers() []serial.Option {
 	}
 }
 
-// This tests a service's options at the end of a month.
+// The options of a service are tested at the end of a month.
 func ExampleNew() {
 	t := new(testing.T) // go test passes it to a test
 	ctx := context.Background()

@@ -13,13 +13,13 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// Warehouse is a service that makes its own generator, and stores other data in Redis, too.
+// Warehouse is a service that creates its own generator, and stores other data in Redis, too.
 type Warehouse struct {
 	rdb     redis.UniversalClient
 	numbers *serial.Generator
 }
 
-// NewWarehouse takes options so that a test can add one.
+// NewWarehouse accepts options, so that a test can add one.
 func NewWarehouse(rdb redis.UniversalClient, opts ...serial.Option) (*Warehouse, error) {
 	gen, err := serial.New(rdb, append([]serial.Option{serial.WithLocation(time.UTC)}, opts...)...)
 	return &Warehouse{rdb, gen}, err
@@ -33,7 +33,7 @@ func (w *Warehouse) Receive(ctx context.Context, goods string) (string, error) {
 	return number, w.rdb.Set(ctx, number, goods, 0).Err()
 }
 
-// A service that makes its own generator gets a client.
+// A service that creates its own generator gets a client.
 func ExampleNewRedis() {
 	t := new(testing.T) // go test passes it to a test
 	ctx := context.Background()

@@ -11,7 +11,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// Till is a service that continues to sell while Redis is down, and numbers its receipts later.
+// Till is a service that continues to sell while Redis is unavailable, and numbers its receipts later.
 type Till struct{ Numbers *serial.Generator }
 
 var errLater = errors.New("the receipt is numbered later")
@@ -24,7 +24,7 @@ func (s *Till) Sell(ctx context.Context) (string, error) {
 	return number, nil
 }
 
-// Redis is down for a while.
+// Redis is unavailable for a while.
 func ExampleRedis_Stop() {
 	t := new(testing.T) // go test passes it to a test
 	ctx := context.Background()

@@ -19,7 +19,7 @@ func (s *Shop) Order(ctx context.Context, what string) (string, error) {
 	return number + ": " + what, err
 }
 
-// A test sets the clock, also past midnight.
+// A test sets the clock, and lets midnight pass.
 func Example() {
 	t := new(testing.T) // go test passes it to a test
 

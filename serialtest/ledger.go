@@ -9,9 +9,9 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A Ledger is a [serial.Ledger] in memory, for [serial.WithLedger]. The zero Ledger is ready for use. A Ledger must not
-// be copied after its first use. It is not part of a [Redis], so it keeps its data after [Redis.Lose]. Generators of
-// several processes can share it.
+// A Ledger is a [serial.Ledger] in memory, for [serial.WithLedger]. The zero Ledger is ready for use. It must not be
+// copied after its first use. A Ledger is not a part of a [Redis], so it keeps its data after [Redis.Lose]. Generators
+// of several processes can share it.
 type Ledger struct {
 	mu        sync.Mutex           // guards the fields below
 	calendars map[string]string    // by series
@@ -19,15 +19,15 @@ type Ledger struct {
 	last      map[[2]string]int64  // last reserved sequence, by series and period
 }
 
-// Reserve reserves r.N sequences. It stores the calendar of each series and the print mark of each period. If r has
-// another one, the error matches [serial.ErrConflict]. Reserve also fails if ctx has ended or if r.N is less than 1.
-// After an error, nothing is reserved.
+// Reserve reserves r.N sequences. It stores the calendar of each series and the print mark of each period. If a later
+// reservation has a different calendar or print mark, the error matches [serial.ErrConflict]. Reserve also returns an
+// error if ctx has ended or if r.N is less than 1. After an error, nothing is reserved.
 func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	if r.N < 1 {
-		return 0, fmt.Errorf("serialtest: a reservation of %d numbers", r.N)
+		return 0, fmt.Errorf("serialtest: a reservation of %d numbers; want 1 or more", r.N)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

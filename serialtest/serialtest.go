@@ -1,4 +1,4 @@
-// Package serialtest is for tests of code that issues serial numbers. It provides a generator with a Redis in memory,
+// Package serialtest helps to test code that issues serial numbers. It provides a generator with a Redis in memory,
 // whose clock the test sets. Nothing has to be installed, started or closed.
 //
 //	package orders_test
@@ -26,28 +26,28 @@
 //
 // # Recipes
 //
-// If a service takes a generator, pass it the one from [New]. If it makes its own from a Redis client, pass it the
-// result of [Redis.Client], and turn off the generator's check of the clock with [serial.WithMaxSkew].
+// If a service accepts a generator, pass it the generator from [New]. If it creates a generator from a Redis client,
+// pass it the result of [Redis.Client], and turn off the generator's check of the clock with [serial.WithMaxSkew].
 //
-//	A fixed day, in UTC          gen, _ := serialtest.New(t, time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))
-//	A fixed day, elsewhere       gen, _ := serialtest.New(t, noonInShanghai, serial.WithLocation(shanghai))
-//	A midnight                   r.SetTime(time.Date(2021, time.October, 25, 0, 0, 0, 0, time.UTC)), or r.Advance(time.Minute)
+//	A fixed day in UTC           gen, _ := serialtest.New(t, time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))
+//	A fixed day elsewhere        gen, _ := serialtest.New(t, noonInShanghai, serial.WithLocation(shanghai))
+//	Midnight                     r.SetTime(time.Date(2021, time.October, 25, 0, 0, 0, 0, time.UTC)), or r.Advance(time.Minute)
 //	A clock that goes back       r.Advance(-time.Hour)
-//	Redis down, and back         r.Stop(), r.Start()
-//	Redis empty                  r.Lose()
-//	Redis empty, with a ledger   gen, r := serialtest.New(t, now, serial.WithLedger(new(serialtest.Ledger), 100))
+//	An outage of Redis           r.Stop(), r.Start()
+//	Loss of all data             r.Lose()
+//	A ledger                     gen, r := serialtest.New(t, now, serial.WithLedger(new(serialtest.Ledger), 100))
 //	Numbers that run out         err := gen.Raise(ctx, "IS", 9999)
 //	Another process              other, err := serial.New(r.Client(), ...), with the options of the first
 //
 // # Time
 //
-// Only Redis's clock determines the day of a number. The clock stands still, even if an hour passes for the test. A
-// call that waits for the clock therefore fails when its time is over. If the clock is set back to before the start of
-// a period that was entered already, the error is [serial.ErrClockSkew]. It comes after 5 s if the clock is behind by
-// at most that, and otherwise at once.
+// Only Redis's clock determines the day of a number. The clock does not run: it shows the same time until the test
+// changes it. So a call that waits for the clock fails when its time is over, unless the test sets the clock. For
+// example, calls return [serial.ErrClockSkew] if the clock is set back to a time before the current period. They return
+// this error after 5 s if the clock is behind by at most 5 s, and otherwise immediately.
 //
-// In a bubble of [testing/synctest], call [New] or [NewRedis] inside the bubble. Redis's clock stands still there, too.
-// To set it to the bubble's clock, call r.SetTime(time.Now()). Waiting takes no real time in a bubble.
+// In a bubble of [testing/synctest], call [New] or [NewRedis] inside the bubble. Redis's clock does not run there
+// either. To set it to the bubble's clock, call r.SetTime(time.Now()). Waiting takes no real time in a bubble.
 package serialtest
 
 import (
@@ -75,7 +75,7 @@ import (
 // New returns a generator for a test, and its Redis in memory, whose clock shows now.
 //
 // The options are those of [serial.New]. By default, the time zone is UTC, and Redis's clock is not compared with the
-// clock of this host ([serial.WithMaxSkew]). If an option is invalid, or if now is zero, the test fails at once.
+// clock of this host ([serial.WithMaxSkew]). If an option is invalid, or if now is zero, the test fails immediately.
 // Everything is closed when t ends.
 func New(t testing.TB, now time.Time, opts ...serial.Option) (*serial.Generator, *Redis) {
 	t.Helper()
@@ -93,9 +93,9 @@ func New(t testing.TB, now time.Time, opts ...serial.Option) (*serial.Generator,
 	return gen, r
 }
 
-// A Redis is a server in memory for one test. It does not listen on the network. Its clock stands still until
-// [Redis.SetTime] or [Redis.Advance] moves it. Its methods may be called concurrently with each other and with calls of
-// a generator, and have taken effect when they return.
+// A Redis is a server in memory for one test. It does not listen on the network. Its clock shows the same time until
+// [Redis.SetTime] or [Redis.Advance] changes it. Its methods may be called concurrently with each other and with calls
+// of a generator. Their effect is complete when they return.
 type Redis struct {
 	t testing.TB
 
@@ -104,15 +104,15 @@ type Redis struct {
 	id      string    // replication ID
 	now     time.Time // time of the clock
 	stopped bool
-	ended   bool // t has ended
+	ended   bool // whether t has ended
 	clients []*redis.Client
 
 	clock sync.RWMutex // held for writing while the server's clock is set, and for reading while a command runs
 }
 
-// NewRedis returns an empty Redis whose clock shows now, for services that make their own generator. Unless now is
-// close to the time of this host, the generator needs [serial.WithMaxSkew](-1), because otherwise it compares the
-// clocks. If now is zero, the test fails at once. The Redis and its clients are closed when t ends.
+// NewRedis returns an empty Redis whose clock shows now. It is for services that create their own generator. The
+// generator needs [serial.WithMaxSkew](-1), unless now is close to the time of this host, because it compares the two
+// clocks. If now is zero, the test fails immediately. The Redis and its clients are closed when t ends.
 func NewRedis(t testing.TB, now time.Time) *Redis {
 	t.Helper()
 	r := &Redis{t: t}
@@ -125,19 +125,19 @@ func NewRedis(t testing.TB, now time.Time) *Redis {
 	return r
 }
 
-// Client returns a new client of the Redis. It is a *redis.Client with its own connections, as in another process. The
+// Client returns a new client of the Redis. It is a *redis.Client with separate connections, as in another process. The
 // test may close it, but need not.
 func (r *Redis) Client() redis.UniversalClient {
 	c := redis.NewClient(&redis.Options{
-		Addr:   "127.0.0.1:6379", // never dialled; a host name would be looked up
+		Addr:   "127.0.0.1:6379", // not used, but go-redis would look up a host name
 		Dialer: r.dial,
 		// go-redis reuses the timers of commands that wait for a connection, and bubbles cannot share timers. With a large
 		// pool, no command waits.
 		PoolSize: 1000,
-		// Stop closes idle connections. After Start, a command on such a connection fails and is sent again, up to three
-		// times, so there must be fewer idle connections than that.
+		// Stop closes idle connections. After Start, a command on such a connection fails and is sent again, at most three
+		// times. So there must be fewer than three idle connections.
 		MaxIdleConns: 2,
-		// Longer pauses before a command is sent again would not help, because only the test changes anything.
+		// Longer pauses before a command is sent again would not help, because only the test can change the result.
 		MinRetryBackoff: time.Millisecond,
 		MaxRetryBackoff: 2 * time.Millisecond,
 		// Notifications need a goroutine with a ticker, which would be busy in a bubble that sleeps for a year.
@@ -149,9 +149,9 @@ func (r *Redis) Client() redis.UniversalClient {
 	return c
 }
 
-// SetTime sets Redis's clock, forwards or backwards. As on a server, this does not change the instants at which keys
-// expire; if such an instant has passed, the key expires at once. If now is zero, the test fails at once, so SetTime
-// must be called in the goroutine of the test.
+// SetTime sets Redis's clock, forwards or backwards. As on a real server, this does not change the instants at which
+// keys expire. A key whose instant has passed is deleted immediately. If now is zero, the test fails immediately, so
+// SetTime must be called in the goroutine of the test.
 func (r *Redis) SetTime(now time.Time) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -159,7 +159,7 @@ func (r *Redis) SetTime(now time.Time) {
 	r.setTime(now)
 }
 
-// Advance moves Redis's clock by d, as [Redis.SetTime] does. A negative d sets it back.
+// Advance sets Redis's clock forward by d, in the same way as [Redis.SetTime]. A negative d sets it back.
 func (r *Redis) Advance(d time.Duration) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -167,9 +167,9 @@ func (r *Redis) Advance(d time.Duration) {
 	r.setTime(r.now.Add(d))
 }
 
-// Stop makes Redis unreachable: it closes all connections and refuses new ones. Commands that Redis has received are
-// executed, but their replies are lost. Calls fail within a fraction of a second. Their error wraps a *net.OpError and
-// syscall.ECONNREFUSED, as if no server were listening. Stop has no effect if Redis is stopped already.
+// Stop makes Redis unreachable: it closes all connections, and rejects new ones. Commands that Redis has received are
+// executed, but their replies are lost. Calls fail within a fraction of a second. Their errors wrap a *net.OpError and
+// syscall.ECONNREFUSED, as if no server were listening. If Redis is stopped already, Stop has no effect.
 func (r *Redis) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,8 +178,8 @@ func (r *Redis) Stop() {
 }
 
 // Start ends the outage that began with [Redis.Stop]. Redis still has its data, except for keys that have expired in
-// the meantime, and the first call succeeds. Locks are released, as after an outage of more than 8 seconds. Start has
-// no effect if Redis is not stopped.
+// the meantime, and the first call succeeds. Locks are released, as after an outage of more than 8 seconds. If Redis is
+// not stopped, Start has no effect.
 func (r *Redis) Start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,9 +191,9 @@ func (r *Redis) Start() {
 	r.serve()
 }
 
-// Lose makes Redis lose everything, as in a restart without persistence: it closes all connections, deletes all data
-// and scripts, and changes the replication ID. It does not change the clock. A stopped Redis stays stopped, and will be
-// empty when it starts.
+// Lose makes Redis lose all its data, as in a restart without persistence. It closes all connections, deletes all data
+// and scripts, and changes the replication ID. It does not change the clock. If Redis is stopped, it stays stopped, and
+// will be empty when it starts.
 //
 // Without a ledger, the calls of a generator that has issued numbers of the period fail with [serial.ErrCounterLost].
 // But a new generator, as in a process that has just started, issues the same numbers again. With a [Ledger], no number
@@ -209,9 +209,9 @@ func (r *Redis) Lose() {
 	}
 }
 
-// end closes everything when the test is over. Some goroutines try for several seconds to release a lock while Redis is
-// stopped. In a bubble, they would never end, because time stands still after the test's function has returned.
-// Therefore end waits for them.
+// end closes everything when the test has ended. Some goroutines may still try for several seconds to release a lock
+// although Redis is stopped. In a bubble, they would never end, because its clock stops when the function of the test
+// has returned. Therefore end waits for them.
 func (r *Redis) end() {
 	r.close()
 	if inBubble() {
@@ -219,6 +219,7 @@ func (r *Redis) end() {
 	}
 }
 
+// inBubble reports whether the caller is in a bubble of testing/synctest.
 func inBubble() (inside bool) {
 	defer func() { inside = recover() == nil }()
 	synctest.Wait() // panics outside a bubble
@@ -231,14 +232,15 @@ func (r *Redis) close() {
 	r.stopped, r.ended = true, true
 	r.server.Close()
 	for _, c := range r.clients {
-		_ = c.Close() // the test may have closed it
+		_ = c.Close() // fails if the test has closed the client
 	}
 }
 
-// renew replaces the server with an empty one, without starting it. The caller holds r.mu, as for all functions below.
+// renew replaces the server with an empty server, without starting it. The caller must hold r.mu. This also applies to
+// all following functions.
 func (r *Redis) renew() {
 	id := make([]byte, 20)
-	_, _ = rand.Read(id) // never fails
+	_, _ = rand.Read(id) // cannot fail
 	r.id = hex.EncodeToString(id)
 	r.server = miniredis.NewMiniRedis()
 	r.server.ClockTTL(true)
@@ -246,7 +248,7 @@ func (r *Redis) renew() {
 
 // serve starts the server.
 func (r *Redis) serve() {
-	r.server.Ctx, r.server.CtxCancel = context.WithCancel(context.Background()) // Close ended the previous one
+	r.server.Ctx, r.server.CtxCancel = context.WithCancel(context.Background()) // Close has canceled the old context
 	// Dial starts a server that does not listen on the network.
 	conn, err := r.server.Dial()
 	if err != nil {
@@ -256,12 +258,12 @@ func (r *Redis) serve() {
 	r.server.Server().SetPreHook(r.hook(r.server.Server(), r.id))
 }
 
-// hook returns a function that the server calls before each command, including those in scripts. The function replies
-// to INFO, because miniredis has no replication ID, which a ledger needs to detect a restart. It keeps the clock
-// unchanged while a command runs, except for commands that may wait for other commands, because they would block
-// SetTime.
+// hook returns a function that the server calls before each command, including the commands in scripts. The function
+// replies to INFO, because miniredis has no replication ID, which a ledger needs to detect a restart. It also prevents
+// SetTime from changing the clock while a command runs. It makes an exception for commands that may wait for other
+// commands, because they would block SetTime.
 func (r *Redis) hook(s *server.Server, id string) server.Hook {
-	var running sync.Map // by *server.Peer, whether a connection runs a command; a script has a peer of its own
+	var running sync.Map // for each *server.Peer, whether a command is running; a script has a separate peer
 	return func(c *server.Peer, cmd string, args ...string) bool {
 		if cmd == "INFO" && (len(args) == 0 || strings.EqualFold(args[0], "replication")) {
 			c.WriteBulk(fmt.Sprintf(
@@ -270,9 +272,9 @@ func (r *Redis) hook(s *server.Server, id string) server.Hook {
 		}
 		runs, known := running.Load(c)
 		script := !known && c.Ctx != nil // a new connection has no context yet
-		// These are the commands that may wait, such as BLPOP, and some that never do.
+		// waits is true for all commands that may wait, such as BLPOP, and for some that never wait.
 		waits := strings.HasPrefix(cmd, "B") || strings.HasPrefix(cmd, "XREAD")
-		if script && cmd == "TIME" { // the reply of miniredis overflows in 2262, because it counts nanoseconds
+		if script && cmd == "TIME" { // miniredis would count nanoseconds, which overflow in 2262
 			c.WriteLen(2)
 			c.WriteBulk(strconv.FormatInt(r.now.Unix(), 10))
 			c.WriteBulk(strconv.Itoa(r.now.Nanosecond() / 1000))
@@ -306,22 +308,22 @@ func (r *Redis) setTime(now time.Time) {
 	if back := r.now.Sub(now); !r.now.IsZero() && back > 0 {
 		// A server stores the instant at which a key expires, but miniredis stores the remaining time.
 		for _, key := range r.server.Keys() {
-			if limit := math.MaxInt64 - back; r.server.TTL(key) > limit { // a longer time would overflow
+			if limit := math.MaxInt64 - back; r.server.TTL(key) > limit { // adding back to a longer time would overflow
 				r.server.SetTTL(key, limit)
 			}
 		}
 		r.server.FastForward(-back)
 	}
 	r.now = now
-	r.server.DB(0) // deletes expired keys; otherwise they would return if the clock is set back
+	r.server.DB(0) // deletes expired keys, which would otherwise exist again after the clock is set back
 }
 
-// lockKey matches the key of a period's lock: its third part is the label of the period, which begins with the year or
-// is "all". It does not match the key of a stored answer, which ends with any request ID, because its third part is
-// "once".
+// lockKey matches the key of a period's lock. The third part of this key is the label of the period, which begins with
+// the year or is "all". The key of a stored answer can also end with ":lock", because it ends with a request ID, but
+// its third part is "once".
 var lockKey = regexp.MustCompile(`^[^{}]+:\{[^{}]+\}:(\d\w*|all):lock$`)
 
-// releaseLocks deletes the locks of generators, which would never expire, because the clock stands still.
+// releaseLocks deletes the locks of generators. They would never expire, because the clock does not run.
 func (r *Redis) releaseLocks() {
 	for _, key := range r.server.Keys() {
 		if lockKey.MatchString(key) {

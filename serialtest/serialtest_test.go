@@ -28,7 +28,7 @@ var (
 )
 
 // everywhere runs f in a bubble and outside. The test fails if f leaves goroutines behind: a bubble ends only when its
-// goroutines have ended, and outside they are counted.
+// goroutines have ended, and outside a bubble, everywhere counts the goroutines.
 func everywhere(t *testing.T, f func(t *testing.T)) {
 	t.Run("bubble", func(t *testing.T) { race.Bubble(t, f) })
 	t.Run("outside", func(t *testing.T) {
@@ -46,10 +46,10 @@ func next(t *testing.T, gen *serial.Generator, want string) {
 	require.Equal(t, want, got)
 }
 
-// errOf returns the error of a call.
-func errOf[T any](_ T, err error) error { return err }
+// onlyErr returns the error of a call, and drops its result.
+func onlyErr[T any](_ T, err error) error { return err }
 
-// A tester is the t of a test that fails.
+// A tester replaces the testing.T of a test that fails.
 type tester struct {
 	testing.TB
 	said string
@@ -58,7 +58,7 @@ type tester struct {
 func (t *tester) Fatal(args ...any)                 { t.said = fmt.Sprint(args...); runtime.Goexit() }
 func (t *tester) Fatalf(format string, args ...any) { t.Fatal(fmt.Sprintf(format, args...)) }
 
-// An invalid option or a zero time ends the test.
+// An invalid option or a zero time must end the test.
 func TestRefused(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
@@ -80,7 +80,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// The clock stands until the test moves it, and options override the time zone and the check of the clocks.
+// The clock must show the same time until the test changes it. Options must override the time zone and the check of the
+// clocks.
 func TestClock(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		gen, r := serialtest.New(t, midnight.Add(-time.Nanosecond), serial.WithRetention(1))
@@ -101,13 +102,13 @@ func TestClock(t *testing.T) {
 		gen, _ = serialtest.New(t, noon.Add(5*time.Hour), serial.WithLocation(time.FixedZone("", 8*60*60)))
 		next(t, gen, "IS202110250001")
 		gen, r = serialtest.New(t, noon, serial.WithMaxSkew(time.Hour))
-		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
+		require.ErrorIs(t, onlyErr(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
 		r.SetTime(time.Now()) // in a bubble, the time of the bubble
 		next(t, gen, time.Now().UTC().Format("IS20060102")+"0001")
 	})
 }
 
-// Keys expire at the same instants as on a server, even if the clock moves back and forth in between.
+// Keys must expire at the same instants as on a real server, even if the clock is set back and forth in between.
 func TestExpiry(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		gen, r := serialtest.New(t, noon)
@@ -119,7 +120,7 @@ func TestExpiry(t *testing.T) {
 		r.SetTime(midnight)
 		next(t, gen, "IS202110250001")
 		r.Advance(-time.Minute)
-		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
+		require.ErrorIs(t, onlyErr(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
 
 		r = serialtest.NewRedis(t, noon)
 		rdb, ctx := r.Client(), t.Context()
@@ -135,7 +136,7 @@ func TestExpiry(t *testing.T) {
 		r.Advance(25*time.Hour - time.Millisecond)
 		has("hour", "midnight", "ages", "ever")
 		r.Advance(time.Millisecond)
-		r.Advance(-time.Minute) // the key has expired, although no command has found out
+		r.Advance(-time.Minute) // the key must stay expired, although no command has accessed it in the meantime
 		has("midnight", "ages", "ever")
 		require.Equal(t, 11*time.Hour+time.Minute, rdb.PTTL(ctx, "midnight").Val())
 		r.Stop()
@@ -148,8 +149,8 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// The first and the last days work as all others, also after 2262, when nanoseconds exceed 64 bits.
-func TestFarDays(t *testing.T) {
+// The first and the last days must work like all others, even after 2262, when nanoseconds exceed 64 bits.
+func TestDistantDays(t *testing.T) {
 	east, west := time.FixedZone("east", 9*60*60), time.FixedZone("west", -9*60*60)
 	for _, now := range []time.Time{
 		time.Date(1970, 1, 1, 0, 0, 0, 5000, east),
@@ -177,9 +178,9 @@ func TestFarDays(t *testing.T) {
 	}
 }
 
-// While several generators issue numbers, the clock moves by days, and Redis stops and loses its data. No number is
-// issued twice, and a call after Start succeeds.
-func TestUnderCalls(t *testing.T) {
+// While several generators issue numbers, the clock advances by days, and Redis stops and loses its data. No number may
+// be issued twice, and a call after Start must succeed.
+func TestChangesDuringCalls(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		var l serialtest.Ledger
 		gen, r := serialtest.New(t, noon, serial.WithLedger(&l, 3))
@@ -216,8 +217,8 @@ func TestUnderCalls(t *testing.T) {
 	})
 }
 
-// Commands of clients continue while the clock is set.
-func TestClockUnderSet(t *testing.T) {
+// Commands of clients must continue while the clock is set.
+func TestCommandsDuringSetTime(t *testing.T) {
 	r := serialtest.NewRedis(t, noon)
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -236,21 +237,21 @@ func TestClockUnderSet(t *testing.T) {
 	}
 	for rdb, i := r.Client(), 0; i < 200; i++ {
 		r.Advance(time.Millisecond)
-		_ = rdb.Ping(context.Background()).Err() // so that the others get a turn
+		_ = rdb.Ping(context.Background()).Err() // so that the other goroutines run
 	}
 	close(done)
 	wg.Wait()
 }
 
-// A call that waits for the clock fails when its time is over, or succeeds if the clock is corrected.
-func TestClockStands(t *testing.T) {
+// A call waits for the clock. It must fail when its time is over, and succeed if the clock is corrected in time.
+func TestClockStandsStill(t *testing.T) {
 	race.Bubble(t, func(t *testing.T) {
 		gen, r := serialtest.New(t, midnight)
 		next(t, gen, "IS202110250001")
 		for _, behind := range []time.Duration{200 * time.Millisecond, 5 * time.Second} {
 			r.SetTime(midnight.Add(-behind))
 			began := time.Now()
-			require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
+			require.ErrorIs(t, onlyErr(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
 			require.LessOrEqual(t, time.Since(began), 10*time.Second)
 		}
 		time.AfterFunc(time.Millisecond/2, func() { r.SetTime(midnight) })
@@ -258,7 +259,7 @@ func TestClockStands(t *testing.T) {
 	})
 }
 
-// requireUnreachable requires the error of a server's address at which nothing listens.
+// requireUnreachable requires an error as for an address at which no server is listening.
 func requireUnreachable(t *testing.T, err error) {
 	t.Helper()
 	var refused *net.OpError
@@ -268,8 +269,9 @@ func requireUnreachable(t *testing.T, err error) {
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// While Redis is stopped, calls fail. After Start, the first call succeeds, also on connections that were idle.
-func TestDownAndBack(t *testing.T) {
+// While Redis is stopped, calls must fail. After Start, the first call must succeed, even on connections that were
+// idle.
+func TestStopAndStart(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		gen, r := serialtest.New(t, noon)
 		rdb := r.Client().(*redis.Client)
@@ -288,7 +290,7 @@ func TestDownAndBack(t *testing.T) {
 			r.Stop()
 			r.Stop()
 			for range 10 { // go-redis must not give up a server after several failures
-				requireUnreachable(t, errOf(gen.Next(t.Context(), "IS")))
+				requireUnreachable(t, onlyErr(gen.Next(t.Context(), "IS")))
 			}
 			requireUnreachable(t, gen.Raise(t.Context(), "IS", 5))
 			requireUnreachable(t, rdb.Ping(t.Context()).Err())
@@ -317,29 +319,29 @@ func (l *interrupted) Reserve(ctx context.Context, r serial.Reservation) (int64,
 	return l.Ledger.Reserve(ctx, r)
 }
 
-// Start releases the lock of a call that Stop interrupted, because the lock would never expire. A test may also end
-// while Redis is stopped and the opening of a canceled call continues.
-func TestDownAtWork(t *testing.T) {
+// Start must release the lock of a call that Stop has interrupted, because the lock would never expire. A test may also
+// end while Redis is stopped and a canceled call is still opening a period.
+func TestStopDuringCalls(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		var l interrupted
 		gen, r := serialtest.New(t, noon, serial.WithLedger(&l, 10))
 		ctx, cancel := context.WithCancel(t.Context())
 		l.by = func() { r.Stop(); cancel() }
-		require.ErrorIs(t, errOf(gen.Next(ctx, "IS")), context.Canceled)
+		require.ErrorIs(t, onlyErr(gen.Next(ctx, "IS")), context.Canceled)
 	})
 	race.Bubble(t, func(t *testing.T) {
 		var l interrupted
 		gen, r := serialtest.New(t, noon, serial.WithLedger(&l, 10))
 		l.by = r.Stop
-		require.Error(t, errOf(gen.Next(t.Context(), "IS")))
-		time.Sleep(time.Minute) // the call no longer tries to release its lock
+		require.Error(t, onlyErr(gen.Next(t.Context(), "IS")))
+		time.Sleep(time.Minute) // after that, the call no longer tries to release its lock
 		l.by = nil
 		r.Start()
 		next(t, gen, "IS202110240011")
 	})
 }
 
-// Start keeps stored answers to requests whose IDs look like locks.
+// The IDs of requests look like locks. Start must not delete the stored answers to these requests.
 func TestRequestsThatLookLikeLocks(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		gen, r := serialtest.New(t, midnight.Add(-time.Minute))
@@ -363,8 +365,8 @@ func TestRequestsThatLookLikeLocks(t *testing.T) {
 	})
 }
 
-// A ledger refuses another calendar of a series, and another print mark of a period. A refused reservation changes
-// nothing.
+// A ledger must reject a different calendar of a series, and a different print mark of a period. A rejected reservation
+// must change nothing.
 func TestLedger(t *testing.T) {
 	var l serialtest.Ledger
 	for _, row := range []struct {
@@ -372,7 +374,7 @@ func TestLedger(t *testing.T) {
 		above, n, after                 int64
 		says                            string
 	}{
-		{"IS", "2024W45", "days", "b", 0, 0, 0, "serialtest: a reservation of 0 numbers"},
+		{"IS", "2024W45", "days", "b", 0, 0, 0, "serialtest: a reservation of 0 numbers; want 1 or more"},
 		{"IS", "2024W45", "weeks", "a", 0, 10, 0, ""},
 		{"IS", "20241104", "days", "a", 0, 10, 0, `series "IS" uses calendar "weeks" in the ledger and "days" here`},
 		{"IS", "2024W45", "weeks", "b", 0, 10, 0, "a different field order, alphabet, check digit or key"},
@@ -393,10 +395,11 @@ func TestLedger(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, errOf(l.Reserve(ctx, serial.Reservation{Series: "IS", Period: "2024W45", N: 1})), context.Canceled)
+	err := onlyErr(l.Reserve(ctx, serial.Reservation{Series: "IS", Period: "2024W45", N: 1}))
+	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Lose removes all data and changes the replication ID, so that only a ledger prevents duplicates.
+// Lose must delete all data and change the replication ID. Then only a ledger prevents duplicates.
 func TestLose(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		gen, r := serialtest.New(t, noon, serial.WithLedger(new(serialtest.Ledger), 10))
@@ -418,14 +421,14 @@ func TestLose(t *testing.T) {
 		next(t, gen, "IS202110240011")
 		r.Stop()
 		r.Lose()
-		requireUnreachable(t, errOf(gen.Next(t.Context(), "IS")))
+		requireUnreachable(t, onlyErr(gen.Next(t.Context(), "IS")))
 		r.Start()
 		next(t, gen, "IS202110240021")
 
 		gen, r = serialtest.New(t, noon)
 		next(t, gen, "IS202110240001")
 		r.Lose()
-		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
+		require.ErrorIs(t, onlyErr(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
 		require.Empty(t, r.Client().Keys(t.Context(), "*").Val())
 		fresh, err := serial.New(r.Client(), serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
 		require.NoError(t, err)
@@ -433,8 +436,8 @@ func TestLose(t *testing.T) {
 	})
 }
 
-// A service may close its client. A long pipeline does not block itself. Commands that wait and subscriptions block
-// neither each other nor the clock.
+// A service may close its client. A long pipeline must not block itself. Commands that wait, and subscriptions, must
+// block neither each other nor the clock.
 func TestClients(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		r := serialtest.NewRedis(t, noon)
@@ -450,14 +453,14 @@ func TestClients(t *testing.T) {
 		require.Len(t, got, 6000)
 
 		messages := rdb.Subscribe(t.Context(), "news")
-		require.NoError(t, errOf(messages.Receive(t.Context())))
+		require.NoError(t, onlyErr(messages.Receive(t.Context())))
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = rdb.BLPop(context.Background(), 0, "queue").Err() })
 		wg.Go(func() { _ = rdb.XRead(context.Background(), &redis.XReadArgs{Streams: []string{"stream", "$"}}).Err() })
 		require.Eventually(t, func() bool { return rdb.PoolStats().TotalConns >= 2 }, 5*time.Second, time.Millisecond)
 		r.Advance(time.Hour)
 		require.NoError(t, rdb.Publish(t.Context(), "news", "extra").Err())
-		require.NoError(t, errOf(messages.ReceiveMessage(t.Context())))
+		require.NoError(t, onlyErr(messages.ReceiveMessage(t.Context())))
 		r.Stop()
 		r.Start()
 		require.NoError(t, rdb.RPush(t.Context(), "queue", 1, 2).Err())
@@ -470,7 +473,7 @@ func TestClients(t *testing.T) {
 	})
 }
 
-// Clients of different bubbles share nothing, although go-redis reuses the timers of commands that wait for a
+// Clients in different bubbles must share nothing, although go-redis reuses the timers of commands that wait for a
 // connection.
 func TestBubbles(t *testing.T) {
 	for range 2 {
@@ -489,8 +492,8 @@ func TestBubbles(t *testing.T) {
 	}
 }
 
-// After the end of the test, nothing starts again.
-func TestAfterTheEnd(t *testing.T) {
+// After the end of the test, Redis must not start again.
+func TestCallsAfterEnd(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	var r *serialtest.Redis
 	t.Run("test", func(t *testing.T) { _, r = serialtest.New(t, noon) })
