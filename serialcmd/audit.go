@@ -60,12 +60,12 @@ func (c *command) audit(ctx context.Context) error {
 		at = serial.At(last.Start)
 	}
 	opts := []serial.AuditOption{serial.WithEarlier(c.earlierSchemes...)}
-	_, start, _ := c.scheme.Period(at) // zero with -all
+	_, start, _ := c.scheme.Period(at) // start is zero with -all
 	if r := c.Register; r != nil {
-		series, _ := c.scheme.Series(c.args[0]) // the audit checks the type
+		series, _ := c.scheme.Series(c.args[0]) // fails if the type is invalid, and then the audit fails, too
 		opts = append(opts, serial.WithExplanations(r.Explanations(ctx, series, start)))
 	}
-	if c.explained != "" { // after the register, because a later explanation wins
+	if c.explained != "" { // the file follows the register, because the last explanation of a number counts
 		opts = append(opts, serial.WithExplanations(c.explanations(ctx, c.explained, explained, c.args[0], start)))
 	}
 	numbers := func(yield func(string, error) bool) {
@@ -107,7 +107,7 @@ func verdict(clean bool) string {
 	return errFound.Error()
 }
 
-// dates are the layouts of -date, shortest first.
+// dates contains the layouts of -date, beginning with the shortest.
 var dates = []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"}
 
 // when returns the date or the instant of -date, or zero without -date.
@@ -131,13 +131,13 @@ func (c *command) when() (serial.When, error) {
 			return date, misused("-date %q needs a time, too, as in \"2021-10-24 15:04\", because a period is one %s", c.date,
 				c.Calendar.Unit.Noun())
 		}
-		_, _, err = c.scheme.Span(date) // the reason why the date is in no period
+		_, _, err = c.scheme.Span(date) // err is the reason why the date is in no period
 		return date, misused("-date: %s", strings.TrimPrefix(err.Error(), "serial: "))
 	}
 	return serial.When{}, misused("-date %q: want a date such as 2021-10-24", c.date)
 }
 
-// instant returns the instant at which clocks in the zone show wall.
+// instant returns the instant at which clocks in the time zone show wall.
 func (c *command) instant(wall time.Time) (serial.When, error) {
 	y, m, d := wall.Date()
 	at := time.Date(y, m, d, wall.Hour(), wall.Minute(), wall.Second(), 0, c.Calendar.Location)
@@ -147,7 +147,7 @@ func (c *command) instant(wall time.Time) (serial.When, error) {
 	return serial.At(at), nil
 }
 
-// printReport prints the report of one period, as JSON or for people.
+// printReport prints the report of one period as text or, with -json, as JSON.
 func (c *command) printReport(r *serial.Report) {
 	c.suggestColumn(r.Foreign)
 	if c.json {
@@ -164,7 +164,7 @@ func (c *command) printReport(r *serial.Report) {
 	c.sign(subject, result)
 }
 
-// printRest prints what belongs to no period that was audited.
+// printRest prints the numbers and texts that belong to no audited period.
 func (c *command) printRest(foreign []string, foreignCount, otherCount int64, others string) {
 	c.list("foreign", foreignCount, mapped(foreign, strconv.Quote))
 	if otherCount > 0 {
@@ -172,12 +172,12 @@ func (c *command) printRest(foreign []string, foreignCount, otherCount int64, ot
 	}
 }
 
-// sign prints the last lines of an account: the result, and a line for a signature.
+// sign prints the last lines of a report: the result, and a line for a signature.
 func (c *command) sign(subject, result string) {
 	c.printf("%s: %s\nchecked %s, signed ______________________________\n", subject, result, c.time(time.Now()))
 }
 
-// printCounts prints the counts of a report, and below each the numbers counted. It reports whether a number was
+// printCounts prints the counts of a report, each followed by the counted numbers. It reports whether a number was
 // issued.
 func (c *command) printCounts(r *serial.Report) bool {
 	if r.First > 1 {
@@ -190,7 +190,7 @@ func (c *command) printCounts(r *serial.Report) bool {
 		c.printf("issued     %d: %s to %s\n", issued, c.Template.PrintSeq(r.First), c.Template.PrintSeq(r.Last))
 	}
 	c.printf("used       %d\n", r.Count)
-	below := map[bool]string{true: " below the start: was it changed?"}
+	below := map[bool]string{true: " is below the start; was the start changed?"}
 	if c.readsExplanations() {
 		c.printExplained(r)
 	} else {
@@ -203,14 +203,15 @@ func (c *command) printCounts(r *serial.Report) bool {
 	return issued > 0
 }
 
-// suggestColumn prints a hint if foreign strings look like lines of CSV.
+// suggestColumn prints a hint if foreign texts look like lines of CSV.
 func (c *command) suggestColumn(foreign []string) {
 	if slices.ContainsFunc(foreign, func(text string) bool { return c.isCSV(entry{text: text}) }) {
 		c.warn("%s", useColumn)
 	}
 }
 
-// printReports prints the reports of all periods: a line for each, the findings, and then what belongs to no period.
+// printReports prints the reports of all periods: a line for each of them, the findings, and then the numbers and texts
+// that belong to no period.
 func (c *command) printReports(all *serial.Reports) {
 	c.suggestColumn(all.Foreign)
 	if c.json {
@@ -242,18 +243,18 @@ func (c *command) printReports(all *serial.Reports) {
 	c.println("")
 	c.list("without", all.WithoutCount, mapped(all.Without, c.name))
 	if all.WithoutCount > 0 {
-		c.println("           in these periods no number was issued, or counter and documents are gone")
+		c.println("           in these periods, no number was issued, or the counter and the documents were lost")
 	}
 	c.printRest(all.Foreign, all.ForeignCount, all.OtherCount, "earlier periods")
 	c.sign(subject, verdict(all.Clean()))
 }
 
-// list prints a count, and the first of the items counted.
+// list prints a count, and the first of the counted items. If items are missing, it also prints how many.
 func (c *command) list(name string, count int64, items []string) {
 	c.listPart(name, count, count-int64(len(items)), items)
 }
 
-// listPart prints a count and items; more is how much of the count the items leave out.
+// listPart prints a count and items. more is the part of the count that the items do not include.
 func (c *command) listPart(name string, count, more int64, items []string) {
 	c.printf("%-10s %d\n", name, count)
 	for _, item := range items {
@@ -264,26 +265,26 @@ func (c *command) listPart(name string, count, more int64, items []string) {
 	}
 }
 
-// listRanges prints a count of sequences, and ranges of them.
+// listRanges prints a count of sequences, and ranges with the first of them.
 func (c *command) listRanges(name string, count int64, ranges []gap) {
 	var items []string
 	more := count
 	for _, r := range ranges {
-		items = append(items, c.rangeOf(r))
+		items = append(items, c.formatRange(r))
 		more -= r.Last - r.First + 1
 	}
 	c.listPart(name, count, more, items)
 }
 
-// rangeOf prints a range of sequences, such as 0007 or 0007-0012.
-func (c *command) rangeOf(r gap) string {
+// formatRange returns a range of sequences as text, such as 0007 or 0007-0012.
+func (c *command) formatRange(r gap) string {
 	if r.First == r.Last {
 		return c.Template.PrintSeq(r.First)
 	}
 	return c.Template.PrintSeq(r.First) + "-" + c.Template.PrintSeq(r.Last)
 }
 
-// A gap is a range as JSON.
+// A gap is a range of sequences as JSON.
 type gap struct {
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`
@@ -342,15 +343,15 @@ func asJSON(g gap, e serial.Explanation) explanation {
 	return explanation{g, e.Reason, e.By, e.At, e.Unused, e.Possible}
 }
 
-// texts returns the numbers as printed. If the date of a number is not known, it returns the sequence.
+// texts returns the numbers as printed, or their sequences if the dates are unknown.
 func (c *command) texts(numbers []serial.Number) []string {
 	return mapped(numbers, func(n serial.Number) string { return cmp.Or(n.String(), c.printedSeq(n)) })
 }
 
-// printedSeq returns a number's sequence as the template prints it.
+// printedSeq returns the sequence of a number as the template prints it.
 func (c *command) printedSeq(n serial.Number) string { return c.Template.PrintSeq(n.Seq) }
 
-// mapped returns a slice with f of each element. It is never nil, because JSON would have null for nil.
+// mapped returns a slice with the result of f for each element. It is never nil, because JSON would print null for nil.
 func mapped[T, U any](all []T, f func(T) U) []U {
 	results := make([]U, len(all))
 	for i, v := range all {
@@ -359,9 +360,9 @@ func mapped[T, U any](all []T, f func(T) U) []U {
 	return results
 }
 
-// explanations yields the explanations of a CSV file. first and last are sequences of typ, in the period that begins at
-// start. If start is zero, each line must have a number, which may be of any period. The first error is the last
-// element; it contains the name of the file and the line.
+// explanations yields the explanations in a CSV file. first and last are sequences of typ, in the period that begins at
+// start. If start is zero, each line must contain a number, which may be of any period. If an error occurs,
+// explanations yields it and ends. The error contains the name of the file and the number of the line.
 func (c *command) explanations(ctx context.Context, name string, input io.Reader, typ string,
 	start time.Time) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
@@ -376,12 +377,13 @@ func (c *command) explanations(ctx context.Context, name string, input io.Reader
 	}
 }
 
-// readExplanations calls yield for each explanation of a CSV file until yield returns false. The error names the line.
+// readExplanations calls yield for each explanation in a CSV file, until yield returns false. The error contains the
+// number of the line.
 func (c *command) readExplanations(ctx context.Context, input io.Reader, typ string, start time.Time,
 	yield func(serial.Explanation) bool) error {
 	r := newCSV(ctx, input)
 	now := time.Now()
-	r.FieldsPerRecord = -1 // checked below
+	r.FieldsPerRecord = -1 // the count of fields is checked below
 	header, err := r.Read()
 	for err == nil && isNext(header) {
 		header, err = r.Read()
@@ -397,23 +399,23 @@ func (c *command) readExplanations(ctx context.Context, input io.Reader, typ str
 	}
 	header = slices.Clone(header)
 	for {
-		record, err := r.Read()
+		row, err := r.Read()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if slices.Equal(record, header) || isNext(record) { // several outputs of raise in one file
+		if slices.Equal(row, header) || isNext(row) { // the file consists of several outputs of raise
 			continue
 		}
-		if len(record) != len(header) {
+		if len(row) != len(header) {
 			line, _ := r.FieldPos(0)
-			return fmt.Errorf("line %d: %d fields; want %d", line, len(record), len(header))
+			return fmt.Errorf("line %d has %d fields; want %d", line, len(row), len(header))
 		}
 		fields := map[string]string{}
 		for i, name := range header {
-			fields[name] = strings.TrimSpace(plain(record[i]))
+			fields[name] = strings.TrimSpace(plain(row[i]))
 		}
 		e, err := c.readExplanation(fields, typ, start, now)
 		if err != nil {
@@ -426,16 +428,16 @@ func (c *command) readExplanations(ctx context.Context, input io.Reader, typ str
 	}
 }
 
-// isNext reports whether a record is a line that raise and takeover print before explanations.
-func isNext(record []string) bool {
-	return len(record) == 1 && (strings.HasPrefix(record[0], "next ") || strings.HasPrefix(record[0], "seq "))
+// isNext reports whether a row is a line that raise and takeover print before explanations.
+func isNext(row []string) bool {
+	return len(row) == 1 && (strings.HasPrefix(row[0], "next ") || strings.HasPrefix(row[0], "seq "))
 }
 
 // checkHeader returns an error if a column is missing or occurs twice. It ignores unknown columns.
 func checkHeader(header []string) error {
 	has := func(name string) bool { return slices.Contains(header, name) }
 	for _, name := range []string{"number", "first", "last", "reason", "by", "at", "unused", "possible"} {
-		if _, err := columnOf(header, name); err != nil && has(name) { // twice
+		if _, err := findColumn(header, name); err != nil && has(name) { // the column occurs twice
 			return err
 		}
 	}
@@ -446,11 +448,11 @@ func checkHeader(header []string) error {
 	return nil
 }
 
-// onlyPossible matches the library's reasons that are never more than possible.
+// onlyPossible matches the library's reasons that are never more than possible reasons.
 var onlyPossible = regexp.MustCompile("^(" + serial.AnswerLost + "|" + serial.Raised + "|" + serial.BlockSkipped +
 	")([:;]|$)")
 
-// readExplanation reads the fields of a line.
+// readExplanation returns the explanation in the fields of a line.
 func (c *command) readExplanation(fields map[string]string, typ string, start, now time.Time) (
 	serial.Explanation, error) {
 	e := serial.Explanation{Type: typ, Start: start, Reason: fields["reason"], By: fields["by"], At: now}
@@ -468,7 +470,7 @@ func (c *command) readExplanation(fields map[string]string, typ string, start, n
 		set  func(value string) error
 	}{
 		{"first", sequence(&e.First)}, {"last", sequence(&e.Last)},
-		{"at", instant}, {"unused", switchOf(&e.Unused)}, {"possible", switchOf(&e.Possible)},
+		{"at", instant}, {"unused", parseSwitch(&e.Unused)}, {"possible", parseSwitch(&e.Possible)},
 	} {
 		if value := fields[column.name]; value != "" {
 			if err := column.set(value); err != nil {
@@ -476,14 +478,14 @@ func (c *command) readExplanation(fields map[string]string, typ string, start, n
 			}
 		}
 	}
-	// Otherwise, a file without the column "possible" would explain numbers whose documents were deleted.
+	// Without this check, a file without the column "possible" would explain numbers whose documents were deleted.
 	if e.By == "" && !e.Possible && onlyPossible.MatchString(e.Reason) {
 		return e, fmt.Errorf("reason %q explains nothing unless a person gives it; want true in possible, or a name in by",
 			e.Reason)
 	}
 	if number := fields["number"]; number != "" {
 		if fields["first"]+fields["last"] != "" {
-			return e, errors.New("got a number and first or last; want one or the other")
+			return e, errors.New("the line has a number and also first or last; want only one of these")
 		}
 		n, err := c.parseEarlier(number, typ, start)
 		if err != nil {
@@ -501,8 +503,8 @@ func (c *command) readExplanation(fields map[string]string, typ string, start, n
 	return e, e.Validate()
 }
 
-// parseEarlier parses a number by the current template and then by the earlier ones. It returns the first result that
-// is of typ and of the period that begins at start or, if there is none, the first result.
+// parseEarlier parses a number with the current template and then with the earlier ones. It returns the first result
+// that belongs to typ and to the period that begins at start. If there is none, it returns the first result.
 func (c *command) parseEarlier(number, typ string, start time.Time) (serial.Number, error) {
 	first, err := c.scheme.Parse(number)
 	for _, s := range append([]*serial.Scheme{c.scheme}, c.earlierSchemes...) {
@@ -518,15 +520,16 @@ func (c *command) parseEarlier(number, typ string, start time.Time) (serial.Numb
 	return first, err
 }
 
-// printExplained prints the missing numbers with their reasons, then the unexplained ones and their possible reasons.
+// printExplained prints the missing numbers with their reasons, and then the unexplained numbers and their possible
+// reasons.
 func (c *command) printExplained(r *serial.Report) {
 	var reasons, possible []string
-	line := func(of gap, e *serial.Explanation) string {
+	line := func(r gap, e *serial.Explanation) string {
 		who := c.time(e.At)
 		if e.By != "" {
 			who = e.By + ", " + who
 		}
-		return fmt.Sprintf("%s %s (%s)", c.rangeOf(of), e.Reason, who)
+		return fmt.Sprintf("%s %s (%s)", c.formatRange(r), e.Reason, who)
 	}
 	more := r.ExplainedCount
 	for _, e := range r.Explained {
@@ -545,5 +548,5 @@ func (c *command) printExplained(r *serial.Report) {
 	c.list("contradicted", r.ContradictedCount, mapped(r.Contradicted, c.printedSeq))
 }
 
-// time prints an instant in the time zone of the scheme.
+// time returns an instant as text, in the time zone of the scheme.
 func (c *command) time(at time.Time) string { return at.In(c.Calendar.Location).Format(time.RFC3339) }

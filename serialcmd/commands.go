@@ -12,20 +12,20 @@ import (
 	"strings"
 )
 
-// A subcommand is a row of the table of commands.
+// A subcommand is a row in the table of commands.
 type subcommand struct {
 	name    string
-	args    string // such as "TYPE [FILE]"; it also determines how many arguments are accepted
+	args    string // such as "TYPE [FILE]"; also determines how many arguments are accepted
 	summary string // one line of help
-	detail  string // rest of the help
+	detail  string // remaining lines of the help
 	needs   Need
-	flags   []string // names of the flags that are not for settings
+	flags   []string // names of the command's flags, except for flags of settings
 	n       int      // default of -n
 	counts  string   // help of -n
 	run     func(*command, context.Context) error
 }
 
-// commands returns all commands except help. It is a function and not a variable because two commands, completion and
+// commands returns all commands except help. It is a function and not a variable, because two commands, completion and
 // help, call it.
 func commands() []subcommand {
 	return []subcommand{
@@ -40,7 +40,7 @@ printed, the error contains them. If stdout is closed, no number is issued.`,
 		{
 			name: "peek", args: "TYPE", needs: Redis, run: (*command).peek,
 			summary: "print the last number issued in this period, if any",
-			detail: `If no number was issued, stdout stays empty, and a line on stderr says so.
+			detail: `If no number was issued, stdout stays empty, and stderr contains a message.
 ` + undated,
 		},
 		{
@@ -48,7 +48,7 @@ printed, the error contains them. If stdout is closed, no number is issued.`,
 			flags: []string{"n"}, counts: "`N` number of periods to show, including the current one. Default 7",
 			summary: "print how many numbers were issued in each recent period",
 			detail: `The newest period comes first. Periods without a counter are omitted. If the counter of the current period
-is lost, history fails.`,
+is lost, the exit code is 1.`,
 		},
 		{
 			name: "prepare", args: "TYPE", needs: Redis, run: (*command).prepare,
@@ -75,10 +75,10 @@ the last sequence reserved in the ledger for that period. A counter is never low
 			name: "audit", args: "TYPE [FILE]", needs: Redis, run: (*command).audit,
 			flags:   []string{"date", "all", "column", "explained", "earlier"},
 			summary: "list numbers that are missing, used twice or never issued",
-			detail: `FILE or stdin contains the numbers used, one per line. The exit code is 0 if all numbers are accounted for,
-and 3 if not. Numbers that are issued during the audit do not matter. A missing number was not necessarily printed: it
-may have been skipped by raise, a floor or a ledger, or its caller may have given up. With -explained or a register,
-audit prints the reasons, and explained numbers no longer count as missing.`,
+			detail: `FILE or stdin contains the used numbers, one per line. The exit code is 0 if all numbers are accounted for,
+and otherwise 3. Numbers that are issued during the audit do not matter. A missing number was not necessarily returned
+to a caller: it may have been skipped by raise, a floor or a ledger, or the caller may have given up. With -explained or
+a register, audit prints the reasons, and explained numbers no longer count as missing.`,
 		},
 		{
 			name: "import", args: "[TYPE] [FILE]", needs: Redis, run: (*command).imports,
@@ -86,16 +86,16 @@ audit prints the reasons, and explained numbers no longer count as missing.`,
 			detail: `FILE or stdin contains the numbers, one per line. For each type, or only for TYPE, the counter of the
 current period is raised to the largest number found. The output lists what was done, the sequences between the smallest
 and the largest that are missing from the input, and the numbers of other periods, which are ignored. If a line is not a
-number, or if the input is empty, nothing is written. Without -force, nothing is written either if a sequence appears
-twice, or if the largest sequence of a type is above the second largest by more than 1,000 and by more than the count of
-the type's sequences in the input. A single argument is FILE if such a file exists.`,
+number, or if the input is empty, nothing is written. Without -force, nothing is written either if the input looks
+wrong: a sequence appears twice, or the largest sequence of a type is above the second largest by more than 1,000 and by
+more than the count of the type's sequences in the input. A single argument is FILE if such a file exists.`,
 		},
 		{name: "parse", args: "NUMBER", needs: Form, run: (*command).parseNumber,
 			summary: "print a number's type, sequence and start of the period"},
 		{
 			name: "template", args: "TEMPLATE", needs: Form, run: (*command).explain,
-			summary: "explain a template by examples, or say why it is refused",
-			detail:  `If the template is refused, the exit code is 1.`,
+			summary: "explain a template by examples, or print why it is invalid",
+			detail:  `If the template is invalid, the exit code is 1.`,
 		},
 		{name: "completion", args: "SHELL", run: (*command).completion,
 			summary: "print the completion script of bash, zsh or fish"},
@@ -103,32 +103,32 @@ the type's sequences in the input. A single argument is FILE if such a file exis
 	}
 }
 
-// undated is the help about numbers whose date is not known.
-const undated = `If the template prints a more exact date than the period, such as the day in a period of a month, the
-date of a number is not stored. The output is then the sequence, and the number with today's date.`
+// undated is the help about numbers whose date is unknown.
+const undated = `If the template prints a more exact date than the period, for example the day although periods are
+months, Redis does not store the date of a number. The output is then the sequence, and the number with today's date.`
 
 // skipping is the help of commands that skip sequences.
-const skipping = `If sequences were skipped, the output ends with two lines of CSV that list them, as a file for audit
--explained. With -reason and -by, these lines explain why the numbers are not used. Without these flags, they are only a
-possible reason, which explains nothing.`
+const skipping = `If sequences were skipped, the output ends with two lines of CSV that list them. A file with these
+lines can be passed to audit -explained. With -reason and -by, the lines explain why the numbers are not used. Without
+these flags, they contain only a possible reason, which explains nothing.`
 
-// A commandLine is the command line, parsed.
+// A commandLine is a parsed command line.
 type commandLine struct {
 	row      *subcommand // nil if the command line has no command
 	args     []string
 	flags    *flag.FlagSet // flags of all commands
-	settings []*flag.Flag  // those of them that Setup.Settings defines
+	settings []*flag.Flag  // flags that Setup.Settings defines
 
 	n         int      // count of numbers or periods
-	once      string   // request ID; "" for none
-	date      string   // date in the period to audit; "" for the current period
-	column    string   // column of CSV; "" if each line is a number
-	all       bool     // audit all periods
-	explained string   // file with explanations; "" for none
+	once      string   // request ID, or "" if the flag is not given
+	date      string   // date in the period to audit, or "" for the current period
+	column    string   // name of the CSV column, or "" if each line is a number
+	all       bool     // whether to audit all periods
+	explained string   // file with explanations, or "" if there is none
 	earlier   []string // earlier templates
-	dryRun    *bool    // nil if not given
+	dryRun    *bool    // nil if the flag is not given
 
-	reason, by string // reason of raise or takeover, and the person who gives it; "" for none
+	reason, by string // reason for raise or takeover, and the person who gives it; "" if the flags are not given
 
 	force, leaveLedger, json bool
 }
@@ -139,7 +139,7 @@ func (c *command) define() {
 	text := func(at *string, name, usage string) {
 		given := false
 		c.flags.Func(name, usage, func(value string) error {
-			if given { // with two files, the operator expects that both are read
+			if given { // a user who gives two files expects that both are read
 				return errors.New("the flag is given twice")
 			}
 			*at, given = value, true
@@ -161,11 +161,12 @@ func (c *command) define() {
 		}
 		return err
 	})
-	text(&c.once, "once", "`ID` ID of a request. A request with the same ID gets the same number, while that is stored")
+	text(&c.once, "once", "`ID` ID of a request. As long as its number is stored, a request with the same ID gets the "+
+		"same number")
 	text(&c.date, "date", "`DATE` date in the period to audit, such as 2021-10-24, or \"2021-10-24 15:04\" if periods "+
 		"are shorter than a day. Default: the current period")
-	c.flags.BoolFunc("all", "audit all periods whose counters are kept. In the file of -explained, each line needs a "+
-		"number", switchOf(&c.all))
+	c.flags.BoolFunc("all", "audit all periods whose counters still exist. In the file of -explained, each line needs a "+
+		"number", parseSwitch(&c.all))
 	text(&c.column, "column",
 		"`NAME` column of the CSV input that contains the numbers. The first line must be a header")
 	text(&c.explained, "explained", "`FILE` CSV file with reasons for missing numbers, or - for stdin. Its header must "+
@@ -176,11 +177,11 @@ func (c *command) define() {
 		"more, in order", func(value string) error { c.earlier = append(c.earlier, value); return nil })
 	c.flags.BoolFunc("dry-run", "list what would be done, and write nothing. Default if stdin is a terminal. To write, "+
 		"use -dry-run=false",
-		func(value string) error { c.dryRun = new(bool); return switchOf(c.dryRun)(value) })
+		func(value string) error { c.dryRun = new(bool); return parseSwitch(c.dryRun)(value) })
 	c.flags.BoolFunc("force", "raise counters even if a sequence appears twice or is far above the others",
-		switchOf(&c.force))
+		parseSwitch(&c.force))
 	c.flags.BoolFunc("leave-ledger", "take the series out of its ledger, if it has one. If Redis loses data later, "+
-		"numbers may be issued twice. Cannot be combined with -reason", switchOf(&c.leaveLedger))
+		"numbers may be issued twice. Cannot be combined with -reason", parseSwitch(&c.leaveLedger))
 	person(&c.reason, "reason", "`TEXT` reason why the skipped numbers are not used. Requires -by")
 	person(&c.by, "by", "`NAME` name of the person who gives the reason. Requires -reason")
 	if c.Settings != nil {
@@ -188,11 +189,11 @@ func (c *command) define() {
 			c.settings = append(c.settings, c.flags.Lookup(name))
 		}
 	}
-	c.flags.BoolFunc("json", "print one JSON object per line", switchOf(&c.json))
+	c.flags.BoolFunc("json", "print one JSON object per line", parseSwitch(&c.json))
 }
 
-// switchOf returns a function that sets a switch.
-func switchOf(on *bool) func(value string) error {
+// parseSwitch returns a function that sets *on to the value of a switch.
+func parseSwitch(on *bool) func(value string) error {
 	return func(value string) (err error) {
 		if *on, err = strconv.ParseBool(value); err != nil {
 			return errors.New("want true or false")
@@ -201,7 +202,7 @@ func switchOf(on *bool) func(value string) error {
 	}
 }
 
-// parse parses the command line. Its error is a misuse or errHelp.
+// parse parses the command line. Its error is a misuse, or errHelp.
 func (c *command) parse() error {
 	c.define()
 	names, asked, wrong := c.split()
@@ -241,9 +242,9 @@ func (c *command) parse() error {
 	return nil
 }
 
-// split sets the flags and the arguments, in any order; package flag would stop at the first argument. It returns the
-// names of all flags, known or not, and whether help is requested. It refuses a URL of Redis except in -redis, because
-// an error could show the password.
+// split sets the flags and the arguments, which may be in any order, unlike in package flag. It returns the names of
+// all flags, including unknown ones, and whether help is requested. It returns an error if a Redis URL is not the value
+// of -redis, because other errors could then contain the password.
 func (c *command) split() (names []string, asked bool, err error) {
 	defer func() {
 		if err == nil && slices.ContainsFunc(c.args, IsRedisURL) {
@@ -277,14 +278,14 @@ func (c *command) split() (names []string, asked bool, err error) {
 			return names, asked, misused("-%s needs a value", name)
 		default:
 			value, line = line[0], line[1:]
-			// If the value is an unset shell variable without quotes, it is missing, and the next word is not the value.
+			// If the user wrote an unset shell variable without quotes, the value is missing, and the next word is a flag.
 			if next, _, _, _ := c.lookup(value); value == "--" || isFlag(value) && next != nil {
 				return names, asked, misused("-%s needs a value, but a flag follows; if that is the value, write -%s=VALUE",
 					name, name)
 			}
 		}
-		// An empty value usually comes from an unset shell variable. It must not mean the default: without its URL or
-		// request ID, the command would issue wrong numbers.
+		// An empty value usually comes from an unset shell variable. It must not stand for the default, because without the
+		// URL or the request ID, the command would issue wrong numbers.
 		if value == "" {
 			return names, asked, misused("-%s is empty, perhaps because a shell variable is not set; give a value, or omit "+
 				"the flag", name)
@@ -299,7 +300,8 @@ func (c *command) split() (names []string, asked bool, err error) {
 	return names, asked, nil
 }
 
-// lookup returns the flag with the name in word, nil if there is none, and the value if word contains one.
+// lookup returns the flag with the name in word, or nil if there is no such flag. If word contains a value, given is
+// true.
 func (c *command) lookup(word string) (f *flag.Flag, name, value string, given bool) {
 	name, value, given = strings.Cut(strings.TrimPrefix(strings.TrimPrefix(word, "-"), "-"), "=")
 	return c.flags.Lookup(name), name, value, given
@@ -316,12 +318,12 @@ func isSwitch(f *flag.Flag) bool {
 	return ok && b.IsBoolFlag()
 }
 
-// has reports whether the command has a flag of that name.
+// has reports whether the command has a flag with the given name.
 func (s *subcommand) has(c *command, name string) bool {
 	return slices.ContainsFunc(s.options(c), func(f *flag.Flag) bool { return f.Name == name })
 }
 
-// options returns all flags of a command: its own, those for settings, and -json.
+// options returns all flags of a command: its own flags, the flags of settings, and -json.
 func (s *subcommand) options(c *command) (all []*flag.Flag) {
 	for _, name := range s.flags {
 		f := *c.flags.Lookup(name)
@@ -334,8 +336,8 @@ func (s *subcommand) options(c *command) (all []*flag.Flag) {
 	return append(append(all, c.settings...), c.flags.Lookup("json"))
 }
 
-// checkArgs returns an error if an argument is empty, or if there are too few or too many. It sets omitted arguments,
-// and TYPE if numbers have no type, to "".
+// checkArgs returns an error if an argument is empty, or if there are too few or too many. It sets omitted arguments to
+// "". If numbers have no type, it also adds "" for TYPE.
 func (c *command) checkArgs() error {
 	want := c.arguments(c.row)
 	names := strings.Fields(want)
@@ -360,7 +362,7 @@ func (c *command) checkArgs() error {
 	return nil
 }
 
-// arguments returns the arguments of a command.
+// arguments returns the names of a command's arguments.
 func (c *command) arguments(s *subcommand) string {
 	if c.typeless() {
 		return strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(s.args, "[TYPE]"), "TYPE"))
@@ -385,7 +387,7 @@ func Misused(err error) error { return misuse{err} }
 
 func misused(format string, args ...any) error { return Misused(fmt.Errorf(format, args...)) }
 
-// Integer parses a decimal integer. It may have leading zeros, for example if it was copied from a number.
+// Integer parses a decimal integer. It accepts leading zeros, for example because the integer was copied from a number.
 func Integer(value string, bits int) (int64, error) {
 	n, err := strconv.ParseInt(value, 10, bits)
 	switch {
@@ -400,6 +402,6 @@ func Integer(value string, bits int) (int64, error) {
 // redisURL matches the URL of a Redis, and every URL with a user or a password.
 var redisURL = regexp.MustCompile(`^(?i:rediss?|unix):/|://.*@`)
 
-// IsRedisURL reports whether a word looks like the URL of a Redis. No message may show it, because it may contain a
-// password.
+// IsRedisURL reports whether a word looks like the URL of a Redis. No message may contain such a word, because it may
+// contain a password.
 func IsRedisURL(word string) bool { return redisURL.MatchString(word) }

@@ -11,7 +11,8 @@ import (
 	"github.com/dailyserial/serial/serialcmd"
 )
 
-// A service's own command ends with os.Exit(serialcmd.Main(gen)), where gen is made as the service makes it.
+// A service's own command ends with os.Exit(serialcmd.Main(gen)), where gen has the settings of the service's
+// generator.
 func ExampleMain() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	defer rdb.Close()

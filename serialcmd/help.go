@@ -11,10 +11,11 @@ import (
 	"strings"
 )
 
-// errHelp is returned if help is requested: for the command or, if there is none, for the program.
+// errHelp is the error if help is requested, either for a command or, if the command line contains none, for the
+// program.
 var errHelp = errors.New("help was requested")
 
-// usage returns the command line of a command, without its options.
+// usage returns the usage of a command on one line, without its options.
 func (c *command) usage(s *subcommand) string {
 	words := c.Name + " " + s.name
 	if len(s.options(c)) > 0 {
@@ -23,7 +24,7 @@ func (c *command) usage(s *subcommand) string {
 	return strings.TrimSpace(words + " " + c.arguments(s))
 }
 
-// hint returns the line that is printed before an error in the command line.
+// hint returns the line that precedes an error in the command line.
 func (c *command) hint() string {
 	if c.row == nil {
 		return fmt.Sprintf("usage: %s COMMAND [flags] ARGUMENTS (%q lists the commands)", c.Name, c.Name+" help")
@@ -31,7 +32,7 @@ func (c *command) hint() string {
 	return fmt.Sprintf("usage: %s (%q explains it)", c.usage(c.row), c.Name+" help "+c.row.name)
 }
 
-// help returns the help of the command, or of the program if there is no command.
+// help returns the help of the command. If the command line contains no command, it returns the help of the program.
 func (c *command) help() string {
 	var b strings.Builder
 	if c.row == nil {
@@ -67,14 +68,15 @@ for which nothing was sent to Redis, and 3 for an audit that found something.
 	return b.String()
 }
 
-// describeFlag returns the placeholder of a flag's value, "" for a switch, and the help without the placeholder.
+// describeFlag returns the placeholder for the value of a flag, which is "" for a switch, and the help without the
+// placeholder.
 func describeFlag(f *flag.Flag) (value, text string) {
 	value, text = flag.UnquoteUsage(f)
 	return value, strings.TrimPrefix(text, value+" ")
 }
 
-// wrap writes a text in lines of at most 90 columns. indent columns of the first line are written already; the other
-// lines are indented by as much.
+// wrap writes a text in lines of at most 90 columns. indent is the number of columns of the first line that are already
+// written. The other lines are indented by the same number.
 func wrap(b *strings.Builder, text string, indent int) {
 	column, gap := indent, strings.Repeat(" ", min(indent, 1))
 	for _, word := range strings.Fields(text) {
@@ -89,15 +91,15 @@ func wrap(b *strings.Builder, text string, indent int) {
 
 func (c *command) version(context.Context) error {
 	info, ok := debug.ReadBuildInfo()
-	if !ok { // built without modules
+	if !ok { // the program was built without modules
 		info = &debug.BuildInfo{GoVersion: runtime.Version()}
 	}
 	_, _ = fmt.Fprintln(c.out, describe(c.Name, info))
 	return nil
 }
 
-// describe returns the name and the version of the program, the version of the library if it is another module, and the
-// version of Go.
+// describe returns the name and the version of the program, the version of the library if it is a separate module, and
+// the version of Go.
 func describe(name string, info *debug.BuildInfo) string {
 	text := name + " " + cmp.Or(info.Main.Version, "(devel)")
 	for _, m := range info.Deps {
@@ -108,7 +110,8 @@ func describe(name string, info *debug.BuildInfo) string {
 	return text + ", " + info.GoVersion
 }
 
-// completion prints a script that completes commands and flags, and the names of files in all other positions.
+// completion prints a script that completes commands and flags. In all other positions, the script completes file
+// names.
 func (c *command) completion(context.Context) error {
 	script := map[string]func(){"bash": c.completeBash, "zsh": c.completeZsh, "fish": c.completeFish}[c.args[0]]
 	if script == nil {
@@ -149,7 +152,7 @@ if [[ ${funcstack[1]} == %[1]s ]]; then %[1]s "$@"; else compdef %[1]s %[4]s; fi
 `, name, strings.Join(commandNames(), " | "), c.completionCases(), quoted(c.Name))
 }
 
-// completionCases returns the cases of a case statement for COMMAND,WORD in bash and zsh.
+// completionCases returns the cases of a case statement for COMMAND,WORD, which bash and zsh share.
 func (c *command) completionCases() string {
 	var b strings.Builder
 	for _, s := range commands() {
@@ -179,7 +182,7 @@ func (c *command) completeFish() {
 		line("not "+seen+names, "-f -a %s -d %s", s.name, quoted(s.summary))
 		for _, f := range s.options(c) {
 			_, text := describeFlag(f)
-			value := " -r" // required
+			value := " -r" // a value is required
 			if isSwitch(f) {
 				value = ""
 			}
@@ -188,7 +191,7 @@ func (c *command) completeFish() {
 	}
 }
 
-// functionName returns the name of a shell's function for the program.
+// functionName returns the name of the shell function that completes the program.
 func (c *command) functionName() string {
 	return "_" + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -198,7 +201,7 @@ func (c *command) functionName() string {
 	}, c.Name)
 }
 
-// quoted returns a word in single quotes, as shells read it.
+// quoted returns a word in single quotes, in the syntax of shells.
 func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // commandNames returns the names of all commands.

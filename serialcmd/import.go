@@ -20,13 +20,13 @@ import (
 )
 
 // imports raises the counters of the current period to the largest numbers of another system. It checks everything
-// before the first write, with one exception: only an attempt to raise a series shows that it has a ledger.
+// before the first write, with one exception: only an attempt to raise a series shows that the series has a ledger.
 func (c *command) imports(ctx context.Context) error {
 	typ, name := c.args[0], c.args[1]
 	if typ != "" && name == "" && c.isFile(typ) {
 		typ, name = "", typ
 	}
-	if c.Shared { // all types have the same counter
+	if c.Shared { // all types share the counter
 		typ = ""
 	}
 	dry := isTerminal(c.Stdin)
@@ -43,7 +43,7 @@ func (c *command) imports(ctx context.Context) error {
 	defer func() { _ = input.Close() }()
 	now, down := c.redisTime(ctx)
 	all, err := c.collect(ctx, input, typ, now)
-	if err = cmp.Or(err, down); err != nil { // an error in the input is reported first
+	if err = cmp.Or(err, down); err != nil { // an error in the input takes precedence
 		return err
 	}
 	doubts, err := c.plan(ctx, all, typ)
@@ -71,8 +71,8 @@ func (c *command) imports(ctx context.Context) error {
 	return nil
 }
 
-// plan sets the action for the numbers of each type and period. It returns the doubts about them. If typ is not empty,
-// it ignores the other types.
+// plan sets the action for the numbers of each type and period, and returns doubts about the numbers. If typ is not
+// empty, it ignores all other types.
 func (c *command) plan(ctx context.Context, all []*found, typ string) (doubts []error, err error) {
 	current := map[string]serial.Number{}
 	for _, f := range all {
@@ -96,11 +96,11 @@ func (c *command) plan(ctx context.Context, all []*found, typ string) (doubts []
 		f.Action = wouldRaise
 		if last.Seq >= 0 {
 			f.Last = &last.Seq
-			if last.Seq >= f.Greatest {
+			if last.Seq >= f.Largest {
 				f.Action = stays
 			}
 		}
-		f.account()
+		f.findGaps()
 		doubts = append(doubts, c.doubts(f)...)
 	}
 	if typ != "" && len(current) == 0 {
@@ -110,20 +110,21 @@ func (c *command) plan(ctx context.Context, all []*found, typ string) (doubts []
 		}
 		return nil, fmt.Errorf("the input has no numbers of type %s%s, so nothing was written", typ, hint)
 	}
-	if len(all) == 0 { // the command that writes to a pipe has failed, or its query has no rows
+	if len(all) == 0 { // for example, because the command that writes to the pipe has failed
 		return nil, errors.New("the input has no numbers, so nothing was written")
 	}
 	return doubts, nil
 }
 
-// raiseAll raises the counters as planned, unless dry, and prints all. After an error, it raises no other counter.
+// raiseAll raises the counters as planned, unless dry is true, and prints all. After an error, it raises no further
+// counter.
 func (c *command) raiseAll(ctx context.Context, all []*found, dry bool) (failed error) {
 	count := int64(0)
 	for _, f := range all {
 		if f.Action == wouldRaise && !dry && failed == nil {
 			if err := c.raiseTo(ctx, f); err != nil {
 				f.Action, failed = failing, err
-				c.warn("%s raised before %s, and none after it", counted(count, "type"), c.series(f.Type))
+				c.warn("the counters of %s were raised before %s, and none after it", counted(count, "type"), c.series(f.Type))
 			} else {
 				f.Action = raised
 				count++
@@ -137,29 +138,30 @@ func (c *command) raiseAll(ctx context.Context, all []*found, dry bool) (failed 
 	return failed
 }
 
-// isFile reports whether the only argument is FILE and not TYPE: because the file exists, or because stdin is a
+// isFile reports whether a single argument is FILE and not TYPE. This is the case if the file exists, or if stdin is a
 // terminal.
 func (c *command) isFile(arg string) bool {
 	info, err := os.Stat(arg)
 	return err == nil && !info.IsDir() || arg == "-" || isTerminal(c.Stdin)
 }
 
-// last returns the last number of a type. Its Seq is negative if the counter is lost, because raising repairs that.
+// last returns the last number of a type. If the counter is lost, its Seq is negative; raising then repairs the
+// counter.
 func (c *command) last(ctx context.Context, typ string) (serial.Number, error) {
 	n, err := c.gen.Peek(ctx, typ)
 	if !errors.Is(err, serial.ErrCounterLost) {
 		return n, err
 	}
-	now, err := c.redisTime(ctx) // it determines the current period
+	now, err := c.redisTime(ctx) // determines the current period
 	_, start, _ := c.scheme.Period(serial.At(now))
 	return serial.Number{Type: typ, Start: start, Seq: -1}, err
 }
 
-// raiseTo raises a counter to f.Greatest. Raise acts on the current period, so raiseTo checks afterwards that this was
+// raiseTo raises a counter to f.Largest. Raise acts on the current period, so raiseTo afterwards checks that this was
 // still the period of f.
 func (c *command) raiseTo(ctx context.Context, f *found) error {
 	c.typ = f.Type
-	if err := c.gen.Raise(ctx, f.Type, f.Greatest); err != nil {
+	if err := c.gen.Raise(ctx, f.Type, f.Largest); err != nil {
 		return err
 	}
 	now, err := c.gen.Peek(ctx, f.Type)
@@ -173,41 +175,41 @@ func (c *command) raiseTo(ctx context.Context, f *found) error {
 	return nil
 }
 
-// A found is the summary of the input's numbers of one type and period.
+// A found is a summary of the numbers of one type and period in the input.
 type found struct {
-	Type     string    `json:"type"`
-	Start    time.Time `json:"start"`
-	Action   string    `json:"action"` // see below
-	Count    int64     `json:"count"`  // numbers found
-	Greatest int64     `json:"greatest"`
-	Last     *int64    `json:"last,omitempty"` // counter before; omitted if it is lost, or if the numbers are ignored
+	Type    string    `json:"type"`
+	Start   time.Time `json:"start"`
+	Action  string    `json:"action"` // one of the constants below
+	Count   int64     `json:"count"`  // count of the numbers
+	Largest int64     `json:"greatest"`
+	Last    *int64    `json:"last,omitempty"` // counter before the import; omitted if lost, or if the numbers are ignored
 
-	// These are omitted if the numbers are ignored.
+	// The following fields are omitted if the numbers are ignored.
 	Missing        []gap    `json:"missing,omitempty"`        // ranges between smallest and largest; the first 1,000
 	MissingCount   int64    `json:"missingCount,omitempty"`   // sequences
 	Duplicates     []string `json:"duplicates,omitempty"`     // second occurrence of each sequence; the first 10
 	DuplicateCount int64    `json:"duplicateCount,omitempty"` // sequences
 	Jump           int64    `json:"jump,omitempty"`           // from the second largest to the largest, if suspicious
 
-	sequences *account.Tally // nil for ignored types, and for periods that had ended when the input was opened
+	sequences *account.Tally // nil for ignored types, and for periods that have ended before the input was opened
 	below     int64          // second largest sequence
 	lines     []int          // line numbers of the Duplicates
 }
 
 // The actions of import.
 const (
-	raised     = "raised"      // to the largest number found
-	wouldRaise = "would raise" // in a dry run, or if there are doubts
-	failing    = "failed"      // the import ends with its error
-	notRaised  = "not raised"  // because of an earlier error
+	raised     = "raised"      // the counter was raised to the largest number
+	wouldRaise = "would raise" // the counter was not raised because of -dry-run or of doubts
+	failing    = "failed"      // raising the counter failed, and the import ends with this error
+	notRaised  = "not raised"  // the counter was not raised because of an earlier error
 	stays      = "stays"       // the counter is already at the largest number, or above it
-	ignored    = "ignored"     // because of its period or type
+	ignored    = "ignored"     // the period is not the current one, or the type is not TYPE
 )
 
-// add records a number of the input.
+// add adds a number of the input, which is on the given line.
 func (f *found) add(n serial.Number, line int) error {
 	f.Count++
-	f.Greatest = max(f.Greatest, n.Seq)
+	f.Largest = max(f.Largest, n.Seq)
 	if f.sequences == nil {
 		return nil
 	}
@@ -221,8 +223,8 @@ func (f *found) add(n serial.Number, line int) error {
 	return nil
 }
 
-// account sets the missing sequences, and Jump if the largest sequence is suspiciously far above the others.
-func (f *found) account() {
+// findGaps sets the missing sequences. It also sets Jump if the largest sequence is suspiciously far above the others.
+func (f *found) findGaps() {
 	const maxListed, far = 1000, 1000
 	var last, different int64
 	for seq := range f.sequences.All() {
@@ -254,7 +256,7 @@ func (c *command) doubts(f *found) (all []error) {
 	}
 	if f.Jump > 0 {
 		all = append(all, fmt.Errorf("the largest sequence of %s, %s, is %d above the second largest, %s", series,
-			c.Template.PrintSeq(f.Greatest), f.Jump, c.Template.PrintSeq(f.below)))
+			c.Template.PrintSeq(f.Largest), f.Jump, c.Template.PrintSeq(f.below)))
 	}
 	return all
 }
@@ -265,15 +267,15 @@ func (c *command) printFound(f *found) {
 		return
 	}
 	how, found := "", counted(f.Count, "number")
-	switch greatest := c.Template.PrintSeq(f.Greatest); {
+	switch largest := c.Template.PrintSeq(f.Largest); {
 	case f.Action == ignored:
-		how = fmt.Sprintf("%s up to %s", found, greatest)
+		how = fmt.Sprintf("%s up to %s", found, largest)
 	case f.Action == stays:
-		how = fmt.Sprintf("at %s; %s up to %s", c.Template.PrintSeq(*f.Last), found, greatest)
+		how = fmt.Sprintf("at %s; %s up to %s", c.Template.PrintSeq(*f.Last), found, largest)
 	case f.Last == nil:
-		how = fmt.Sprintf("to %s, the counter is lost; %s", greatest, found)
+		how = fmt.Sprintf("to %s, the counter is lost; %s", largest, found)
 	default:
-		how = fmt.Sprintf("from %s to %s; %s", c.Template.PrintSeq(*f.Last), greatest, found)
+		how = fmt.Sprintf("from %s to %s; %s", c.Template.PrintSeq(*f.Last), largest, found)
 	}
 	c.printf("%s %s in %s: %s\n", f.Action, c.series(f.Type), c.name(f.Start), how)
 	if f.MissingCount > 0 {
@@ -281,7 +283,7 @@ func (c *command) printFound(f *found) {
 	}
 }
 
-// counted returns a count with its noun, as in "3 numbers".
+// counted returns a count with its noun, such as "3 numbers".
 func counted(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -289,11 +291,11 @@ func counted(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// collect reads the input and returns a summary for each type and period, in this order. For periods that have not
-// ended at now, it keeps the sequences of typ, or of all types if typ is empty. The error lists lines that are not
-// numbers.
+// collect reads the input and returns a summary for each type and period, sorted by type and period. For periods that
+// have not ended at the time now, it stores the sequences of typ, or of all types if typ is empty. The error lists
+// lines that are not numbers.
 func (c *command) collect(ctx context.Context, input io.Reader, typ string, now time.Time) ([]*found, error) {
-	const tolerance = 5 * time.Second // between the clocks of servers
+	const tolerance = 5 * time.Second // maximum difference between the clocks of servers
 	type key struct {
 		typ   string
 		start int64
@@ -332,8 +334,8 @@ func (c *command) collect(ctx context.Context, input io.Reader, typ string, now 
 	}), unreadable(first, bad, hint)
 }
 
-// parsePadded parses a number with or without the whitespace around it, because a template may begin or end with a
-// blank.
+// parsePadded parses a number with or without the whitespace around it, because a template may begin or end with
+// whitespace.
 func (c *command) parsePadded(text string) (serial.Number, error) {
 	n, err := c.scheme.Parse(strings.Trim(text, template.Blanks))
 	if err != nil {
@@ -347,8 +349,8 @@ func (c *command) parsePadded(text string) (serial.Number, error) {
 // maxShown is the maximum count of lines of the input that are shown for each kind of problem.
 const maxShown = 10
 
-// unreadable returns an error with the first lines of the input that are not numbers, their count and a hint. It
-// returns nil if count is 0.
+// unreadable returns an error for the lines of the input that are not numbers. It contains first (the errors of the
+// first lines), the count of all such lines, and a hint. unreadable returns nil if count is 0.
 func unreadable(first []error, count int64, hint string) error {
 	if count == 0 {
 		return nil

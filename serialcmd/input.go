@@ -21,18 +21,18 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// An entry is a line of the input, or a field of its column.
+// An entry is a line of the input or, with -column, a field of the column.
 type entry struct {
 	text string
 	line int
 }
 
-// openInput opens the file, or stdin if the name is empty or "-". If stdin would be read although TYPE is the name of a
-// file, it returns an error, because TYPE was probably forgotten.
+// openInput opens the file, or stdin if the name is empty or "-". If the name is empty and TYPE is the name of a file,
+// the user has probably forgotten TYPE, so openInput returns an error.
 func (c *command) openInput(name string) (io.ReadCloser, error) {
 	if name == "" || name == "-" {
 		if info, err := os.Stat(c.args[0]); err == nil && info.Mode().IsRegular() && name == "" {
-			return nil, misused("%q is a file; want TYPE before it or, if it is a type, - after it to read stdin", c.args[0])
+			return nil, misused("%q is a file; want TYPE before it or, if it is the type, - after it to read stdin", c.args[0])
 		}
 		if isTerminal(c.Stdin) {
 			c.warn("reading numbers from this terminal, one per line")
@@ -57,7 +57,7 @@ func (c *command) entries(ctx context.Context, input io.Reader) iter.Seq2[entry,
 	}
 }
 
-// plain returns a field without the enclosing =" and ", with which programs make Excel treat a number as text.
+// plain returns a field without an enclosing =" and ", which programs write so that Excel treats a number as text.
 func plain(field string) string {
 	inner, formula := strings.CutPrefix(strings.Trim(field, template.Blanks), `="`)
 	if inner, ends := strings.CutSuffix(inner, `"`); formula && ends {
@@ -78,16 +78,16 @@ func (c *command) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, 
 			line, more, err := r.ReadLine()
 			text := strings.TrimSuffix(string(line), "\r")
 			if more {
-				text += "…" // so that it is not blank
+				text += "…" // so that the line is not blank
 			}
-			for more && err == nil { // the line is too long for a number, so the rest does not matter
+			for more && err == nil { // the line is too long for a number, so the rest can be dropped
 				_, more, err = r.ReadLine()
 			}
 			if errors.Is(err, io.EOF) {
 				if text == "" {
 					return
 				}
-				err = nil // the last line filled the buffer
+				err = nil // the last line has filled the buffer
 			}
 			if err != nil {
 				err = fmt.Errorf("the input cannot be read: %w", err)
@@ -102,26 +102,26 @@ func (c *command) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, 
 // useColumn is the advice for an input that looks like CSV.
 const useColumn = "if the input is CSV with a header, use -column"
 
-// isCSV reports whether an entry that is not a number looks like a line of CSV: because one of its fields is a number,
-// or because it is the first line and has no digit, as a header.
+// isCSV reports whether an entry that is not a number looks like a line of CSV. This is the case if one of its fields
+// is a number, or if it is the first line and contains no digit, like a header.
 func (c *command) isCSV(e entry) bool {
 	fields := strings.FieldsFunc(e.text, func(r rune) bool { return strings.ContainsRune(separators+`"`, r) })
 	return c.column == "" && (e.line == 1 && !strings.ContainsAny(e.text, "0123456789") ||
 		slices.ContainsFunc(fields, func(field string) bool { _, err := c.parsePadded(field); return err == nil }))
 }
 
-// separatorLine matches the first line of a spreadsheet's CSV, such as sep=; with the separator of the columns.
+// separatorLine matches a first line such as sep=; with which spreadsheets set the separator of the columns.
 var separatorLine = regexp.MustCompile(`^("?(?i:sep)=([,;\t])"?)(\r?\n|$)`)
 
 const (
 	bufferSize = 64 << 10
-	separators = ",;\t" // of columns
+	separators = ",;\t" // possible separators of columns
 )
 
-// newReader returns a reader of the input as UTF-8 that fails once ctx ends. It removes the byte order mark that
-// Windows programs write, and decodes UTF-16 after such a mark. Half a character becomes U+FFFD.
+// newReader returns a reader that converts the input to UTF-8, and fails once ctx has ended. It removes the byte order
+// mark that Windows programs write, and decodes UTF-16 after such a mark. An incomplete character becomes U+FFFD.
 func newReader(ctx context.Context, input io.Reader) *bufio.Reader {
-	r, w := io.Pipe() // a read from a terminal does not end with ctx
+	r, w := io.Pipe() // needed because a read from a terminal does not end when ctx ends
 	go func() {
 		_, err := io.Copy(w, input)
 		_ = w.CloseWithError(err)
@@ -130,8 +130,8 @@ func newReader(ctx context.Context, input io.Reader) *bufio.Reader {
 	return bufio.NewReaderSize(transform.NewReader(r, unicode.BOMOverride(transform.Nop)), bufferSize)
 }
 
-// discardSeparator returns the separator that the first line of the input sets, 0 if there is no such line. It discards
-// the line, but not its end, so that line numbers stay correct.
+// discardSeparator returns the separator that the first line of the input sets, or 0 if it sets none. It discards the
+// content of that line, but not its line ending, so that line numbers stay correct.
 func discardSeparator(r *bufio.Reader) (comma rune) {
 	start, _ := r.Peek(len("\"sep=;\"\r\n"))
 	line := separatorLine.FindSubmatch(start)
@@ -143,8 +143,8 @@ func discardSeparator(r *bufio.Reader) (comma rune) {
 	return comma
 }
 
-// newCSV returns a reader of the input as CSV. If no line sets the separator, it is the most frequent one in the
-// header, outside of quotes.
+// newCSV returns a CSV reader for the input. If the input does not set the separator, newCSV uses the one that is most
+// frequent in the header, outside quotes.
 func newCSV(ctx context.Context, input io.Reader) *csv.Reader {
 	r := newReader(ctx, input)
 	comma := discardSeparator(r)
@@ -163,24 +163,24 @@ func newCSV(ctx context.Context, input io.Reader) *csv.Reader {
 		}
 		comma = rune(separators[slices.Index(counts[:], slices.Max(counts[:]))])
 	}
-	records := csv.NewReader(&csvInput{r: r, comma: byte(comma), line: 1, begins: 1})
-	records.Comma = comma
-	return records
+	reader := csv.NewReader(&csvInput{r: r, comma: byte(comma), line: 1, begins: 1})
+	reader.Comma = comma
+	return reader
 }
 
-// A csvInput is the input of a csv.Reader. It removes the = in front of a quoted field, which package csv would refuse.
-// It fails if a field has more than 1 MB, because after a missing quote the rest of the file would be one field.
+// A csvInput is the input of a csv.Reader. It removes the = in front of a quoted field, which package csv would reject.
+// It fails if a field has more than 1 MB, because without a closing quote, the rest of the file would be one field.
 type csvInput struct {
 	r      *bufio.Reader
 	comma  byte
-	line   int  // from 1
-	begins int  // line on which the field begins
-	length int  // bytes of the field so far
-	quoted bool // between two quotes
+	line   int  // number of the current line, from 1
+	begins int  // number of the line on which the current field begins
+	length int  // count of the bytes of the current field that were read
+	quoted bool // whether the next byte is between two quotes
 }
 
 func (c *csvInput) Read(p []byte) (n int, err error) {
-	const limit = 1<<20 + len("\"\"\r\n") // with quotes and line ending
+	const limit = 1<<20 + len("\"\"\r\n") // 1 MB, quotes and a line ending
 	start, err := c.r.Peek(len(`="`))
 	if len(start) == 0 {
 		return 0, err
@@ -211,13 +211,13 @@ func (c *csvInput) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// csvFields yields the fields of the column -column. The first record is the header.
+// csvFields yields the fields of the column -column. The first row is the header.
 func (c *command) csvFields(r *csv.Reader) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		r.ReuseRecord = true
 		at := -1
 		for {
-			record, err := r.Read()
+			row, err := r.Read()
 			switch {
 			case errors.Is(err, io.EOF) && at < 0:
 				err = errors.New("the input is empty; want a header")
@@ -226,7 +226,7 @@ func (c *command) csvFields(r *csv.Reader) iter.Seq2[entry, error] {
 			case err != nil:
 				err = fmt.Errorf("the input cannot be read as CSV: %w", err)
 			case at < 0:
-				if at, err = columnOf(record, c.column); err == nil {
+				if at, err = findColumn(row, c.column); err == nil {
 					continue
 				}
 			}
@@ -235,15 +235,16 @@ func (c *command) csvFields(r *csv.Reader) iter.Seq2[entry, error] {
 				return
 			}
 			line, _ := r.FieldPos(at)
-			if !yield(entry{record[at], line}, nil) {
+			if !yield(entry{row[at], line}, nil) {
 				return
 			}
 		}
 	}
 }
 
-// columnOf returns the index of the column of that name, and an error unless there is exactly one.
-func columnOf(header []string, name string) (int, error) {
+// findColumn returns the index of the column with the given name. It returns an error if there is no such column, or
+// more than one.
+func findColumn(header []string, name string) (int, error) {
 	at := -1
 	for i, column := range header {
 		switch {

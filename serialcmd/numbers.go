@@ -22,11 +22,11 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// batch is the maximum count of numbers per call of NextN.
-const batch = 100_000
+// maxBatch is the maximum count of numbers that one call of NextN can issue.
+const maxBatch = 100_000
 
-// next prints each batch before it requests the next one. So a later failure loses no issued numbers, and no numbers
-// are issued after stdout was closed.
+// next prints each batch before it requests the next one. So after a failure, no issued number is lost, and if stdout
+// is closed, no further numbers are issued.
 func (c *command) next(ctx context.Context) error {
 	if c.once != "" && c.n > 1 {
 		return misused("-once issues one number, but -n is %d", c.n)
@@ -45,7 +45,7 @@ func (c *command) next(ctx context.Context) error {
 		return c.printAll([]serial.Number{number})
 	}
 	for done := 0; done < c.n; {
-		numbers, err := c.gen.NextN(ctx, c.args[0], min(batch, c.n-done))
+		numbers, err := c.gen.NextN(ctx, c.args[0], min(maxBatch, c.n-done))
 		if err != nil && done > 0 {
 			return fmt.Errorf("%w; %d of %d numbers were printed", err, done, c.n)
 		}
@@ -60,11 +60,12 @@ func (c *command) next(ctx context.Context) error {
 	return nil
 }
 
-// printAll prints issued numbers. Its error contains them, because they are recorded nowhere else.
+// printAll prints issued numbers. If they cannot be printed, the error contains them, because they are stored nowhere
+// else.
 func (c *command) printAll(numbers []serial.Number) error {
 	for _, n := range numbers {
 		if c.json {
-			c.printJSON(lineOf(n))
+			c.printJSON(newLine(n))
 		} else {
 			c.println(n)
 		}
@@ -92,8 +93,9 @@ func (c *command) checkOutput() error {
 }
 
 // checkReader returns an error if stdout may be closed. If a program starts without stdout, Go opens os.DevNull in its
-// place, for reading and writing. With "> /dev/null", reading fails. Programs that want no output may open it for
-// reading and writing, too, so only next checks for this: its output is the only record of the numbers.
+// place, for reading and writing. With "> /dev/null", a read would fail. A program that wants no output may also open
+// os.DevNull for reading and writing. Therefore only next makes this check, because its numbers are printed nowhere
+// else.
 func (c *command) checkReader() error {
 	file, ok := c.Stdout.(*os.File)
 	if !ok || runtime.GOOS == "windows" {
@@ -120,7 +122,7 @@ func isTerminal(stream any) bool {
 	if err != nil || info.Mode()&fs.ModeCharDevice == 0 {
 		return false
 	}
-	return !isNull(info) // a service has it as stdin
+	return !isNull(info) // os.DevNull is the stdin of a service
 }
 
 // isNull reports whether a file is os.DevNull.
@@ -141,7 +143,7 @@ func (c *command) peek(ctx context.Context) error {
 	case c.json:
 		c.printJSON(line)
 	case number.Seq == 0:
-		c.warn("no number of %s was issued since %s", c.series(number.Type), number.Start.Format(time.RFC3339))
+		c.warn("no number of %s has been issued since %s", c.series(number.Type), number.Start.Format(time.RFC3339))
 	case number.Date.IsZero(): // the template prints a more exact date than Redis stores
 		c.printf("seq %d\n", number.Seq)
 		if line.Today != "" {
@@ -159,7 +161,7 @@ func (c *command) parseNumber(context.Context) error {
 	case err != nil:
 		return err
 	case c.json:
-		c.printJSON(lineOf(number))
+		c.printJSON(newLine(number))
 	default:
 		if number.Type != "" {
 			c.println("type", number.Type)
@@ -169,7 +171,7 @@ func (c *command) parseNumber(context.Context) error {
 	return nil
 }
 
-// periodFlags replaces the options for periods in a message of the library with flags of cmd/serial.
+// periodFlags replaces the names of options for periods in a message of the library with flags of cmd/serial.
 func periodFlags(message string) string {
 	for unit := calendar.Second; unit.Valid(); unit++ {
 		message = strings.ReplaceAll(message, fmt.Sprintf("WithPeriod(%v)", serial.Period(unit)), "-period "+unit.Noun())
@@ -177,9 +179,10 @@ func periodFlags(message string) string {
 	return message
 }
 
-// history prints a line with a bar for each period, newest first. The bar shows which share of the period's numbers was
-// issued. If the template has no largest sequence, the bar is relative to the largest count. [serial.Generator.History]
-// omits the current period if its counter is lost, as if it were unused, so history fails in this case.
+// history prints a line with a bar for each period, newest period first. The bar shows which share of the period's
+// numbers was issued. If the template has no largest sequence, the bar is relative to the largest count.
+// [serial.Generator.History] omits the current period if its counter is lost, as if it had no numbers. Therefore
+// history calls Peek at the end, which then returns an error.
 func (c *command) history(ctx context.Context) error {
 	numbers, err := c.gen.History(ctx, c.args[0], c.n)
 	if err != nil {
@@ -187,19 +190,19 @@ func (c *command) history(ctx context.Context) error {
 	}
 	first, largest := c.scheme.Limits()
 	count := func(n serial.Number) int64 { return max(n.Seq-first+1, 0) }
-	var most int64
-	width := 0 // of the longest name
+	var highest int64
+	width := 0 // length of the longest name
 	for _, n := range numbers {
-		most, width = max(most, count(n)), max(width, len(c.name(n.Start)))
+		highest, width = max(highest, count(n)), max(width, len(c.name(n.Start)))
 	}
-	digits := len(strconv.FormatInt(most, 10))
+	digits := len(strconv.FormatInt(highest, 10))
 	limited, all := largest < template.MaxSequence, largest-first+1
 	if !limited {
-		all = max(most, 1)
+		all = max(highest, 1)
 	}
 	for _, n := range numbers {
 		used, percent := float64(count(n))/float64(all), ""
-		line := lineOf(n)
+		line := newLine(n)
 		if limited {
 			percent = fmt.Sprintf(" %5.1f%%", 100*used)
 			line.Used = &used
@@ -217,7 +220,7 @@ func (c *command) history(ctx context.Context) error {
 	return err
 }
 
-// name returns the name that people use for the period that begins at start.
+// name returns the readable name of the period that begins at start.
 func (c *command) name(start time.Time) string {
 	return c.scheme.PeriodName(serial.At(start))
 }
@@ -227,18 +230,19 @@ func bar(share float64) string {
 	const width = 24
 	full := min(width, int(math.Round(share*width)))
 	if share > 0 {
-		full = max(full, 1) // a small share is visible
+		full = max(full, 1) // so that a small share is visible
 	}
 	return strings.Repeat("█", full) + strings.Repeat("·", width-full)
 }
 
-// An example is an instant for which the command shows a number.
+// An example is an instant for which the command prints a number.
 type example struct {
 	what string
 	at   time.Time
 }
 
-// examples returns the instants at which templates differ, and the last second before each, in chronological order.
+// examples returns the instants at which numbers of a template change, and the last second before each of them, in
+// chronological order.
 func (c *command) examples(now time.Time) []example {
 	y, m, _ := now.Date()
 	all := []example{{"now", now}}
@@ -264,9 +268,9 @@ func (c *command) businessDay(y int, m time.Month, d int) time.Time {
 	return time.Date(y, m, d, 0, 0, int(c.Calendar.DayStart), 0, c.Calendar.Location)
 }
 
-// explain shows what a template prints, and which sequences it can print.
+// explain prints which sequences a template can print, and examples of its numbers.
 func (c *command) explain(context.Context) (err error) {
-	if c.Settings == nil { // else the scheme has the template
+	if c.Settings == nil { // otherwise, Settings.Open has used the template
 		if c.scheme, err = c.scheme.WithTemplate(c.args[0]); err != nil {
 			return err
 		}
@@ -301,7 +305,7 @@ func (c *command) explain(context.Context) (err error) {
 				Example string    `json:"example"`
 				At      time.Time `json:"at"`
 				line
-			}{e.what, e.at, lineOf(n)})
+			}{e.what, e.at, newLine(n)})
 		case err == nil:
 			c.printf("%s  %-24s %s\n", e.at.Format(time.RFC3339), n, e.what)
 		default:
@@ -325,18 +329,18 @@ func (c *command) explain(context.Context) (err error) {
 
 // A line is an object that -json prints.
 type line struct {
-	Number string    `json:"number,omitempty"` // omitted if none was issued, or if its date is not known
+	Number string    `json:"number,omitempty"` // omitted if no number was issued, or if its date is unknown
 	Type   string    `json:"type"`
 	Start  time.Time `json:"start"`
 	Seq    int64     `json:"seq"`
-	Today  string    `json:"today,omitempty"` // if its date is not known: the same sequence with today's date
+	Today  string    `json:"today,omitempty"` // number with today's date, if its own date is unknown
 	Used   *float64  `json:"used,omitempty"`  // share of the period's numbers that were issued
-	Next   string    `json:"next,omitempty"`  // the number after this one; omitted if none is left
+	Next   string    `json:"next,omitempty"`  // next number; omitted if none is left
 
 	Skipped *explanation `json:"skipped,omitempty"`
 }
 
-func lineOf(n serial.Number) line {
+func newLine(n serial.Number) line {
 	l := line{Type: n.Type, Start: n.Start, Seq: n.Seq}
 	if n.Seq > 0 {
 		l.Number = n.String()
@@ -344,9 +348,9 @@ func lineOf(n serial.Number) line {
 	return l
 }
 
-// lineNow is lineOf for the last number of a period.
+// lineNow returns the line for the last number of a period. If the date of the number is unknown, it sets Today.
 func (c *command) lineNow(ctx context.Context, n serial.Number) (line, error) {
-	l := lineOf(n)
+	l := newLine(n)
 	if n.Seq == 0 || !n.Date.IsZero() {
 		return l, nil
 	}
@@ -355,7 +359,7 @@ func (c *command) lineNow(ctx context.Context, n serial.Number) (line, error) {
 	return l, err
 }
 
-// redisTime returns the time of Redis's clock. With an error, it returns the time of this host.
+// redisTime returns the time of Redis's clock. If it returns an error, the time is that of this host.
 func (c *command) redisTime(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -366,8 +370,8 @@ func (c *command) redisTime(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
-// dateNow returns n with the date of Redis's clock. If n's period has ended, it returns n with the first date of that
-// period. The Number is zero if the scheme cannot print the sequence.
+// dateNow returns n with the current date of Redis's clock. If n's period has ended, it returns n with the first date
+// of that period. If the scheme cannot print the sequence, it returns the zero Number.
 func (c *command) dateNow(ctx context.Context, n serial.Number) (serial.Number, error) {
 	now, err := c.redisTime(ctx)
 	if err != nil {
@@ -376,19 +380,19 @@ func (c *command) dateNow(ctx context.Context, n serial.Number) (serial.Number, 
 	if _, start, _ := c.scheme.Period(serial.At(now)); !start.Equal(n.Start) {
 		now = n.Start
 	}
-	dated, _ := c.scheme.Number(n.Type, serial.At(now), n.Seq) // fails if another program wrote the counter
+	dated, _ := c.scheme.Number(n.Type, serial.At(now), n.Seq) // can fail if another program has written the counter
 	return dated, nil
 }
 
 func (c *command) printJSON(l line) { _ = json.NewEncoder(c.out).Encode(l) }
 
-// printf prints to stdout. Flush returns the error.
+// printf prints to stdout. An error is returned by the next Flush.
 func (c *command) printf(format string, args ...any) { _, _ = fmt.Fprintf(c.out, format, args...) }
 
-// println prints to stdout. Flush returns the error.
+// println prints to stdout. An error is returned by the next Flush.
 func (c *command) println(args ...any) { _, _ = fmt.Fprintln(c.out, args...) }
 
-// series returns the type or, if all types share a series, the name of the series.
+// series returns the type. If all types share a series, it returns the name of the series instead.
 func (c *command) series(typ string) string {
 	if c.Shared {
 		typ, _ = c.scheme.Series(typ)

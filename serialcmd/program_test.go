@@ -1,5 +1,5 @@
-// The scripts in cmd/serial test the commands, also those of a service. The tests here need Go: for hooks, a register,
-// a ledger that fails, and shells.
+// The scripts in cmd/serial test the commands, including those of a service. The tests in this file need Go code for
+// hooks, a register, a ledger that fails, and shells.
 package serialcmd_test
 
 import (
@@ -23,7 +23,7 @@ import (
 
 var noon = time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
 
-// A process replaces the environment of a process.
+// A process replaces the environment of the current process.
 type process serialcmd.Setup
 
 func (p *process) Apply(s *serialcmd.Setup) {
@@ -43,12 +43,12 @@ func exits(t *testing.T, gen *serial.Generator, want int, stdin, line string, op
 	return out.String(), errs.String()
 }
 
-// A ledger is a function.
+// A ledger is a function that reserves numbers.
 type ledger func(context.Context, serial.Reservation) (int64, error)
 
 func (l ledger) Reserve(ctx context.Context, r serial.Reservation) (int64, error) { return l(ctx, r) }
 
-// A register has no explanations, and keeps or refuses new ones.
+// A register contains no explanations. It stores new ones, and returns failed.
 type register struct {
 	all    []serial.Explanation
 	failed error
@@ -63,8 +63,8 @@ func (r *register) Explanations(context.Context, string, time.Time) iter.Seq2[se
 	return func(yield func(serial.Explanation, error) bool) { yield(serial.Explanation{}, r.failed) }
 }
 
-// A ledger's own error comes last and unchanged. The line before it contains its remedy, or the advice to wait, and the
-// command that takes the series out of its ledger.
+// If a ledger fails, its own error must be the last line, unchanged. The line before it must contain the remedy of that
+// error, or the advice to wait, and the command that takes the series out of its ledger.
 func TestLedgerFails(t *testing.T) {
 	var failed error
 	gen, _ := serialtest.New(t, noon, serial.WithLedger(ledger(func(context.Context, serial.Reservation) (int64, error) {
@@ -74,14 +74,16 @@ func TestLedgerFails(t *testing.T) {
 		"run: serial takeover -leave-ledger -tz 'UTC' IS SEQ, where SEQ is the last sequence reserved in the ledger for " +
 		"the current period, or 0\n"
 	away := errors.New("no route to the database")
-	for err, remedy := range map[error]string{away: "wait for its database", unfit{away}: "call CreateTable"} {
+	for err, remedy := range map[error]string{
+		away: "wait until its database works again", unfit{away}: "call CreateTable",
+	} {
 		failed = err
 		_, stderr := exits(t, gen, 1, "", "next IS")
 		require.True(t, strings.HasPrefix(stderr, "orders-serial: the ledger failed: "+remedy+leave), stderr)
 		require.Regexp(t, away.Error()+`\n$`, stderr)
 		require.Equal(t, 2, strings.Count(stderr, "\n"))
 	}
-	failed = serial.Reservation{}.Check("months", "") // another calendar: to wait does not help
+	failed = serial.Reservation{}.Check("months", "") // a different calendar, so waiting would not help
 	_, stderr := exits(t, gen, 1, "", "next PO")
 	require.NotContains(t, stderr, "the ledger failed")
 
@@ -91,12 +93,13 @@ func TestLedgerFails(t *testing.T) {
 	require.Contains(t, stderr, "run: serial takeover -leave-ledger -tz 'UTC' AA SEQ, where")
 }
 
-// An unfit error has a remedy, as sqlledger's error for a missing table.
+// An unfit error has a remedy, as the error of sqlledger for a missing table does.
 type unfit struct{ error }
 
 func (unfit) Remedy() string { return "call CreateTable" }
 
-// Explanations that a register could not store are printed, and a register that cannot be read ends an audit.
+// If a register cannot store an explanation, the explanation must be printed. If a register cannot be read, the audit
+// must fail.
 func TestRegisterFails(t *testing.T) {
 	gen, _ := serialtest.New(t, noon)
 	r := &register{failed: errors.New("the register is down")}
@@ -107,12 +110,12 @@ func TestRegisterFails(t *testing.T) {
 	require.Len(t, r.all, 1)
 	require.NoError(t, r.all[0].Validate())
 	require.Equal(t, "serial:IS", r.all[0].Series)
-	exits(t, gen, 0, "", "raise IS 11", serialcmd.WithRegister(r)) // a possible reason is not stored
+	exits(t, gen, 0, "", "raise IS 11", serialcmd.WithRegister(r)) // must not store the possible reason
 	_, stderr = exits(t, gen, 1, "", "audit IS", serialcmd.WithRegister(r))
 	require.Contains(t, stderr, "the register is down")
 }
 
-// If no replica confirms a raise, a failover may undo it, so the reason of a person is not stored.
+// If no replica confirms a raise, a failover may undo it. So the user's reason must not be stored.
 func TestReasonOfUnconfirmedRaise(t *testing.T) {
 	gen, _ := serialtest.New(t, noon, serial.WithReplicas(1, 100*time.Millisecond))
 	r := new(register)
@@ -122,16 +125,16 @@ func TestReasonOfUnconfirmedRaise(t *testing.T) {
 	require.Empty(t, r.all)
 }
 
-// Before Main returns, the generator's hooks have received the unused numbers.
+// Before Main returns, the generator's hooks must have received the unused numbers.
 func TestFlush(t *testing.T) {
 	var unused []serial.Explanation
 	var l serialtest.Ledger
 	gen, _ := serialtest.New(t, noon, serial.WithLedger(&l, 10), serial.WithHooks(serial.Hooks{
 		Unused: func(_ context.Context, e serial.Explanation) {
-			time.Sleep(time.Millisecond) // slower than the command
+			time.Sleep(time.Millisecond) // so that the hook takes longer than the command
 			unused = append(unused, e)
 		}}))
-	exits(t, gen, 0, "", "next -n 10 IS") // a block
+	exits(t, gen, 0, "", "next -n 10 IS") // uses a whole block
 	_, err := l.Reserve(t.Context(), serial.Reservation{Series: "serial:IS", Period: "20211024",
 		Calendar: gen.Scheme().Calendar(), Print: gen.Scheme().PrintMark(), N: 7})
 	require.NoError(t, err)
@@ -141,13 +144,13 @@ func TestFlush(t *testing.T) {
 	require.Equal(t, []int64{11, 17}, []int64{unused[0].First, unused[0].Last})
 }
 
-// If a hook does not return, the skipped numbers are still printed and stored.
+// If a hook does not return, the skipped numbers must still be printed and stored.
 func TestHookHangs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	release := make(chan struct{})
 	defer close(release)
 	gen, _ := serialtest.New(t, noon, serial.WithHooks(serial.Hooks{Unused: func(context.Context, serial.Explanation) {
-		time.AfterFunc(100*time.Millisecond, cancel) // as a signal, so that the command waits for a second and not for ten
+		time.AfterFunc(100*time.Millisecond, cancel) // like a signal, so that the command waits only for a second
 		<-release
 	}}))
 	r := new(register)
@@ -159,7 +162,8 @@ func TestHookHangs(t *testing.T) {
 	require.Len(t, r.all, 1)
 }
 
-// In a printed command, the operator has to insert the time zone, unless its name means the same zone to the command.
+// In a printed command, the operator must have to insert the time zone, unless the name of the zone stands for the same
+// zone in the command.
 func TestPrintedZone(t *testing.T) {
 	const insert = "-tz ZONE"
 	for zone, want := range map[*time.Location]string{
@@ -174,7 +178,7 @@ func TestPrintedZone(t *testing.T) {
 	}
 }
 
-// A nil generator or register is an error of the program.
+// A nil generator or register is a mistake in the program, so the functions must panic.
 func TestNil(t *testing.T) {
 	require.PanicsWithValue(t, "serialcmd: Main: the generator is nil", func() { serialcmd.Main(nil) })
 	var none *register
@@ -183,7 +187,7 @@ func TestNil(t *testing.T) {
 	}
 }
 
-// Each shell completes commands, flags and arguments of the program by its own name.
+// Each shell must complete commands, flags and arguments of the program under its own name.
 func TestCompletion(t *testing.T) {
 	gen, _ := serialtest.New(t, noon)
 	for shell, script := range map[string]string{

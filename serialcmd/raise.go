@@ -19,8 +19,9 @@ func (c *command) raise(ctx context.Context) error {
 	return c.skipping(ctx, func(seq int64) error { return c.gen.Raise(ctx, c.args[0], seq) })
 }
 
-// takeover takes a series out of its ledger only with -leave-ledger. The first script refuses to, and only its reply
-// shows that there is a ledger, so a ledger that is turned on in the meantime is not missed.
+// takeover takes a series out of its ledger only with -leave-ledger. The first attempt always keeps the ledger, and
+// only its reply shows whether there is a ledger. So takeover does not miss a ledger that is introduced in the
+// meantime.
 func (c *command) takeover(ctx context.Context) error {
 	if c.leaveLedger && c.Ledger {
 		return misused("-leave-ledger: this program has the ledger; to stop using it, %s", c.leaving())
@@ -36,9 +37,9 @@ func (c *command) takeover(ctx context.Context) error {
 			return err
 		}
 		does := map[bool]string{true: "leaves", false: "would leave"}[c.leaveLedger]
-		c.warn("takeover %s the ledger of %s: if Redis loses data after that, numbers may be issued twice; SEQ must be the "+
-			"last sequence reserved in the ledger, because all numbers above SEQ are issued, even those of blocks that were "+
-			"given up; if the ledger is used again later, the rest of its block is skipped", does, typ)
+		c.warn("takeover %s the ledger of %s: if Redis loses data later, numbers may be issued twice; SEQ must be the last "+
+			"sequence reserved in the ledger, because all numbers above SEQ will be issued, even those of blocks that were "+
+			"dropped; if the ledger is used again later, the rest of its block is skipped", does, typ)
 		if c.leaveLedger {
 			err = c.gen.Takeover(ctx, typ, seq)
 		}
@@ -46,7 +47,7 @@ func (c *command) takeover(ctx context.Context) error {
 	})
 }
 
-// seq reads the argument SEQ.
+// seq parses the argument SEQ.
 func (c *command) seq() (int64, error) {
 	seq, err := Integer(c.args[1], 64)
 	if err == nil && seq < 0 {
@@ -65,8 +66,8 @@ func (c *command) prepare(ctx context.Context) error {
 	return c.announce(ctx, nil)
 }
 
-// announce prints the next number, which another process may issue in the meantime, and the skipped numbers s, nil for
-// none. If the date of the next number is not known, it prints the number with today's date, and the sequence.
+// announce prints the next number, which another process may issue in the meantime. If s is not nil, it also prints the
+// skipped numbers. If the date of the next number is unknown, it prints the number with today's date, and the sequence.
 func (c *command) announce(ctx context.Context, s *explanation) error {
 	l, undated, err := c.upcoming(ctx)
 	if err != nil {
@@ -98,8 +99,8 @@ func (c *command) announce(ctx context.Context, s *explanation) error {
 	return nil
 }
 
-// upcoming returns the line of the last number, with the next number if one is left. If the date of the next number is
-// not known, undated is its sequence.
+// upcoming returns the line for the last number, with the next number if one is left. If the date of the next number is
+// unknown, undated is its sequence.
 func (c *command) upcoming(ctx context.Context) (l line, undated int64, err error) {
 	last, err := c.gen.Peek(ctx, c.args[0])
 	if err != nil {
@@ -127,14 +128,14 @@ func (c *command) upcoming(ctx context.Context) (l line, undated int64, err erro
 	return l, undated, nil
 }
 
-// A skip collects the numbers that raise or takeover skipped, as the library reports them to hooks.
+// A skip collects the numbers that raise or takeover skip, as the library reports them to hooks.
 type skip struct {
-	raised atomic.Pointer[serial.Explanation] // nil if nothing was skipped
-	lost   atomic.Bool                        // the counter was lost, so the skipped numbers are not known
-	blocks atomic.Bool                        // blocks of the ledger were skipped, and callers may have their numbers
+	raised atomic.Pointer[serial.Explanation] // skipped numbers, or nil if none were skipped
+	lost   atomic.Bool                        // whether the counter was lost; then the skipped numbers are unknown
+	blocks atomic.Bool                        // whether blocks of the ledger were skipped; callers may have their numbers
 }
 
-// hooks returns the hooks that fill s.
+// hooks returns hooks that set the fields of s.
 func (s *skip) hooks() serial.Hooks {
 	return serial.Hooks{
 		Unused: func(_ context.Context, e serial.Explanation) {
@@ -147,8 +148,8 @@ func (s *skip) hooks() serial.Hooks {
 	}
 }
 
-// skipping raises a counter by a call of raise, and prints the next number and the skipped ones. The skipped numbers
-// cannot be found out later, so they are printed even if something fails.
+// skipping raises a counter by calling raise, and prints the next number and the skipped numbers. The skipped numbers
+// cannot be determined later, so they are printed even if something fails.
 func (c *command) skipping(ctx context.Context, raise func(seq int64) error) error {
 	seq, err := c.seq()
 	if err != nil {
@@ -168,17 +169,17 @@ func (c *command) skipping(ctx context.Context, raise func(seq int64) error) err
 		c.printSkipped(s)
 		return errors.Join(unstored, err)
 	case unknown != nil && s == nil:
-		unknown = fmt.Errorf("the numbers that %s skipped are not known: %w", c.row.name, unknown)
+		unknown = fmt.Errorf("the numbers that %s skipped are unknown: %w", c.row.name, unknown)
 	case s == nil && c.skip.lost.Load() && seq > 0:
-		c.warn("the counter was lost, so the skipped numbers are not known, and none of them is explained")
+		c.warn("the counter was lost, so the skipped numbers are unknown, and none of them is explained")
 	case c.skip.blocks.Load() && seq > 0:
 		c.warn("the numbers of blocks that the ledger had reserved are not explained, because callers may have them")
 	}
 	return errors.Join(c.announce(ctx, s), unstored, unknown)
 }
 
-// explainSkip returns the skipped numbers, nil if there are none. It stores a person's explanation in the register,
-// unless raising failed: in that case, callers may get these numbers after a failover.
+// explainSkip returns the skipped numbers, or nil if there are none. It stores the user's explanation in the register,
+// but only if raising has succeeded. If it has failed, callers may still get these numbers after a failover.
 func (c *command) explainSkip(ctx context.Context, succeeded bool) (*explanation, error) {
 	raised := c.skip.raised.Load()
 	if raised == nil {
@@ -201,7 +202,7 @@ func (c *command) explainSkip(ctx context.Context, succeeded bool) (*explanation
 	return &s, failed
 }
 
-// checkReason refuses a reason or name that is invalid in an explanation, and one without the other.
+// checkReason returns an error if the reason or the name is invalid in an explanation, or if only one of them is given.
 func (c *command) checkReason() error {
 	switch {
 	case c.reason == "" && c.by == "":
@@ -227,7 +228,7 @@ func (c *command) printSkipped(s *explanation) {
 	case c.json:
 		_ = json.NewEncoder(c.out).Encode(map[string]any{"skipped": s})
 	default:
-		_ = csv.NewWriter(c.out).WriteAll([][]string{ // out remembers an error
+		_ = csv.NewWriter(c.out).WriteAll([][]string{ // out.Flush returns the error again
 			{"first", "last", "reason", "by", "at", "possible"},
 			{strconv.FormatInt(s.First, 10), strconv.FormatInt(s.Last, 10), s.Reason, s.By, c.time(s.At),
 				strconv.FormatBool(s.Possible)},

@@ -1,18 +1,17 @@
 // Package serialcmd provides the serial command for a service's own generator, with its template, time zone, ledger,
-// floor, hidden key and hooks. If a service has a ledger, a floor or a hidden key, command serial cannot take its
-// place, so the service needs a command of its own:
+// floor, hidden key and hooks. Command serial, in cmd/serial, has flags for these settings, except for the ledger, the
+// floor and the hooks. A service that has any of these needs a separate command:
 //
 //	func main() {
-//		gen, err := numbers.NewGenerator() // your function, which the service calls, too
+//		gen, err := numbers.NewGenerator() // your function, which the service also calls
 //		if err != nil {
 //			log.Fatal(err)
 //		}
 //		os.Exit(serialcmd.Main(gen))
 //	}
 //
-// If that program is orders-serial, then "orders-serial raise IS 41" raises the counter of IS, as the service's errors
-// suggest, and "orders-serial help" lists the commands. Command serial, in cmd/serial, is the same with flags for the
-// settings.
+// If that program is named orders-serial, "orders-serial raise IS 41" raises the counter of IS, as errors of the
+// service recommend, and "orders-serial help" lists the commands.
 package serialcmd
 
 import (
@@ -59,24 +58,24 @@ type Setup struct {
 	Stdout   io.Writer
 	Stderr   io.Writer
 	Context  context.Context
-	Register Register // nil for none
+	Register Register // nil if there is no register
 	Settings Settings // nil if Main has a Generator
-	Warning  string   // warning that next prints; "" for none. Settings.Open sets it
+	Warning  string   // warning that next prints, or ""; set by Settings.Open
 }
 
-// Settings are flags for the settings of a Generator.
+// Settings defines flags for the settings of a Generator.
 type Settings interface {
 	// Define adds the flags to a set, and returns their names in the order of the help.
 	Define(flags *flag.FlagSet) (names []string)
-	// Help returns the part of the program's help about these flags.
+	// Help returns the part of the program's help that describes these flags.
 	Help() string
 	// Typeless reports whether numbers have no type.
 	Typeless() bool
-	// GivenFlags returns the flags for the Redis and for the file of a secret, which a Generator cannot show, as they were
-	// given. They contain no password. The slice is not nil.
+	// GivenFlags returns the flags for Redis and for the file of a secret, because a Generator cannot show these. They are
+	// as the user has given them, but contain no password. The slice is not nil.
 	GivenFlags() []string
 	// Open returns the Generator or, if the command needs no Redis, only a Scheme. argument is the first argument of the
-	// command. An error in the command line is one of [Misused].
+	// command. If the command line has an error, Open returns the result of [Misused].
 	Open(need Need, command, argument string) (
 		gen *serial.Generator, scheme *serial.Scheme, close func() error, err error)
 }
@@ -88,21 +87,22 @@ type Need int
 const (
 	Nothing  Need = iota // no settings
 	Form                 // a Scheme
-	Counters             // a Generator; in cmd/serial, it may count in memory
+	Counters             // a Generator, which may count in memory in cmd/serial
 	Redis                // a Generator with a Redis
 )
 
-// A Register keeps explanations. Package github.com/dailyserial/serial/sqlledger has one in a database.
+// A Register stores explanations. Package github.com/dailyserial/serial/sqlledger has a register in a database.
 type Register interface {
 	// Explain stores an explanation.
 	Explain(ctx context.Context, e serial.Explanation) error
-	// Explanations yields the explanations of a series, as [serial.Scheme.Series] returns it, in the period that begins at
-	// start. If start is zero, it yields those of all periods. The first error is the last element.
+	// Explanations yields the explanations of a series, such as the result of [serial.Scheme.Series], in the period that
+	// begins at start. If start is zero, it yields the explanations of all periods. If an error occurs, Explanations
+	// yields it and ends.
 	Explanations(ctx context.Context, series string, start time.Time) iter.Seq2[serial.Explanation, error]
 }
 
-// WithRegister gives the command a register. Commands raise and takeover store the reason of a person for skipped
-// numbers in it, and audit reads it. By default, there is no register. WithRegister panics if r is nil.
+// WithRegister gives the command a register. The commands raise and takeover use it to store an operator's reason for
+// skipped numbers, and audit reads it. By default, there is no register. WithRegister panics if r is nil.
 func WithRegister(r Register) Option {
 	if v := reflect.ValueOf(r); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic("serialcmd: WithRegister: the register is nil")
@@ -110,27 +110,27 @@ func WithRegister(r Register) Option {
 	return option(func(s *Setup) { s.Register = r })
 }
 
-// Main runs the command in [os.Args] with gen, and returns the exit code: 0 for success, 1 for a failure, 2 for an
-// invalid command line, for which nothing was sent to Redis, and 3 for an audit that found something. The first SIGINT
-// or SIGTERM cancels the command, and a second one ends the process.
+// Main runs the command in [os.Args] with gen, and returns the exit code. It is 0 for success, 1 for a failure, 2 for
+// an invalid command line, for which nothing was sent to Redis, and 3 for an audit that found something. The first
+// SIGINT or SIGTERM cancels the command, and a second one ends the process.
 //
 // Before Main returns, it waits until the Unused hooks have received all unused numbers, and until locks that the
-// command took are released: up to 10 s, or 1 s after a signal.
+// command took are released. It waits for up to 10 s, or for 1 s after a signal.
 //
-// Main calls gen's hooks, but does not change gen, and closes nothing. It must be the only work of its process, because
-// it turns off go-redis's log and ignores SIGPIPE. It reads no environment variable. It panics if gen is nil.
+// Main calls gen's hooks, but does not change gen, and closes nothing. The process must do nothing else, because Main
+// turns off go-redis's log and ignores SIGPIPE. Main reads no environment variable. It panics if gen is nil.
 func Main(gen *serial.Generator, opts ...Option) int {
 	logging.Disable()              // go-redis would report every lost connection on stderr, in addition to the error
-	signal.Ignore(syscall.SIGPIPE) // a write to a pipe without a reader fails instead, and the error lists issued numbers
+	signal.Ignore(syscall.SIGPIPE) // so that a write to a closed pipe returns an error, which contains issued numbers
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal kills the process, if a write blocks
+	context.AfterFunc(ctx, stop) // so that a second signal ends the process, even if a write blocks
 	s := Setup{Name: strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"), Args: os.Args[1:],
 		Getenv: os.Getenv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Context: ctx}
 	return run(gen, &s, opts)
 }
 
-// run carries out a command line and returns the exit code.
+// run executes a command line and returns the exit code.
 func run(gen *serial.Generator, s *Setup, opts []Option) int {
 	for _, o := range opts {
 		o.Apply(s)
@@ -172,23 +172,23 @@ func run(gen *serial.Generator, s *Setup, opts []Option) int {
 	return code
 }
 
-// quotedArgs matches the part of Redis's error for an unknown command that contains the arguments. If AUTH has another
-// name on the server, the password is one of them.
+// quotedArgs matches the part of Redis's error for an unknown command that contains the arguments. If AUTH was renamed
+// on the server, the password is one of them.
 var quotedArgs = regexp.MustCompile(`, with args beginning with: [^\n]*`)
 
-// A command is a parsed command line with everything that is needed to run it.
+// A command is a parsed command line, with everything that is needed to run it.
 type command struct {
 	*Setup
 	commandLine
 	operator.Facts
 
 	gen    *serial.Generator // nil if the command needs no Redis
-	scheme *serial.Scheme    // nil if it needs nothing
+	scheme *serial.Scheme    // nil if the command needs no settings
 	out    *bufio.Writer     // stdout
 	skip   skip
-	typ    string // type on which the command acts at the moment
+	typ    string // type that the command is working on
 
-	flushed    bool  // flush was called
+	flushed    bool  // whether flush was called
 	unreported error // result of flush
 
 	earlierSchemes []*serial.Scheme // schemes of -earlier
@@ -207,7 +207,7 @@ func (c *command) execute(ctx context.Context) (err error) {
 	if c.row.needs == Nothing {
 		return c.row.run(c, ctx)
 	}
-	closes, err := c.open()
+	closes, err := c.configure()
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func (c *command) execute(ctx context.Context) (err error) {
 	if c.row.needs < Counters {
 		return err
 	}
-	if err := c.flush(ctx); err != nil && c.Settings == nil { // a generator made of flags reports only to the command
+	if err := c.flush(ctx); err != nil && c.Settings == nil { // with Settings, only the command receives unused numbers
 		c.warn("%s", strings.TrimPrefix(err.Error(), "serial: "))
 	}
 	if errors.Is(err, series.ErrLedger) && ctx.Err() == nil && !errors.Is(err, serial.ErrConflict) {
@@ -226,18 +226,18 @@ func (c *command) execute(ctx context.Context) (err error) {
 	return err
 }
 
-// remedy returns the advice for an error of a ledger. An error may have its own, such as the one of package sqlledger
-// for a missing table.
+// remedy returns the advice for an error of a ledger. An error can contain its own advice, as the error of package
+// sqlledger for a missing table does.
 func remedy(err error) string {
 	var known interface{ Remedy() string }
 	if errors.As(err, &known) {
 		return known.Remedy()
 	}
-	return "wait for its database"
+	return "wait until its database works again"
 }
 
-// leaving returns the instructions to take the series out of its ledger, which only a program without that ledger can
-// do.
+// leaving returns the instructions for taking the series out of its ledger. Only a program without that ledger can do
+// this.
 func (c *command) leaving() string {
 	flags, where := c.Flags(time.Now().Unix())
 	if c.Hidden {
@@ -248,9 +248,9 @@ func (c *command) leaving() string {
 		where + operator.LastReserved + "the current period, or 0"
 }
 
-// open sets the generator or the scheme that the command needs, and the facts about it.
-func (c *command) open() (closes func() error, err error) {
-	var flags []string // flags of commands in messages
+// configure sets the generator or the scheme that the command needs, and the facts about it.
+func (c *command) configure() (closes func() error, err error) {
+	var flags []string // flags for the commands that messages contain
 	closes = func() error { return nil }
 	if c.Settings != nil {
 		if c.gen, c.scheme, closes, err = c.Settings.Open(c.row.needs, c.row.name, c.args[0]); err != nil {
@@ -267,8 +267,8 @@ func (c *command) open() (closes func() error, err error) {
 	return closes, nil
 }
 
-// flush waits until the hooks have received all unused numbers, and until all locks are released: other processes would
-// have to wait until a lock expires. Only the first call has an effect.
+// flush waits until the hooks have received all unused numbers, and until all locks are released. Otherwise, other
+// processes would have to wait until the locks expire. Only the first call has an effect.
 func (c *command) flush(ctx context.Context) error {
 	if !c.flushed {
 		ctx, cancel := briefly(ctx)

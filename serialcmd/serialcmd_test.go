@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The version of a service's command contains that of the library.
+// The version of a service's command must contain the version of the library.
 func TestDescribe(t *testing.T) {
 	for want, main := range map[string]string{"v0.2.0": "v0.2.0", "(devel)": ""} {
 		info := &debug.BuildInfo{GoVersion: "go1.26.0", Main: debug.Module{Version: main}}

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Numbers are issued in batches of 100,000. Each batch is printed before the next one is requested.
+// Numbers are issued in batches of 100,000. Each batch must be printed before the next one is requested.
 func TestBatches(t *testing.T) {
 	_, e, day := issued(t, 0)
 	next := []string{"next", "-template", "{type}{date:yyyyMMdd}{seq:6}", "-n", "150000", "IS"}
@@ -40,7 +40,7 @@ func TestBatches(t *testing.T) {
 	require.Regexp(t, `^serial: numbers exhausted: .*; 100000 of 150000 numbers were printed\n$`, stderr)
 }
 
-// A fullDisk accepts room bytes.
+// A fullDisk accepts only as many bytes as it has room for.
 type fullDisk struct{ room int }
 
 func (d *fullDisk) Write(b []byte) (int, error) {
@@ -51,7 +51,8 @@ func (d *fullDisk) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// If the output cannot be written, every command fails. The error contains numbers that were issued or skipped.
+// If the output cannot be written, every command must fail, and the error must contain the numbers that were issued or
+// skipped.
 func TestOutputFails(t *testing.T) {
 	m, e, day := issued(t, 0)
 	const general = "the output could not be written"
@@ -87,8 +88,8 @@ func TestOutputFails(t *testing.T) {
 	require.Equal(t, "100000", last, "it requested another batch")
 }
 
-// If nothing can be written, no command changes a counter. A program that wants no output may open /dev/null for
-// reading and writing; only next refuses that, because a closed stdout looks the same.
+// If nothing can be written, no command may change a counter. A program that wants no output may open /dev/null for
+// reading and writing. Only next must reject this, because a closed stdout looks the same.
 func TestOutputToDevices(t *testing.T) {
 	for _, output := range []struct {
 		name  string
@@ -121,7 +122,7 @@ func TestOutputToDevices(t *testing.T) {
 	}
 }
 
-// A keyboard is an input that claims to be a terminal.
+// A keyboard is an input that looks like a terminal.
 type keyboard struct {
 	io.Reader
 	fs.FileInfo
@@ -130,7 +131,7 @@ type keyboard struct {
 func (k keyboard) Stat() (fs.FileInfo, error) { return k, nil }
 func (k keyboard) Mode() fs.FileMode          { return fs.ModeDevice | fs.ModeCharDevice }
 
-// At a terminal, import reads the terminal or a file, and writes nothing by default. The stdin of a service is not a
+// At a terminal, import must read the terminal or a file, and write nothing by default. The stdin of a service is not a
 // terminal.
 func TestTerminal(t *testing.T) {
 	m, e, day := issued(t, 0)
@@ -159,12 +160,12 @@ func TestTerminal(t *testing.T) {
 	require.NotEmpty(t, m.Keys())
 }
 
-// endless is a line that never ends.
+// endless is an input whose first line never ends.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// A signal ends an audit that waits for input or reads it.
+// A signal must end an audit that waits for input, and one that is reading it.
 func TestAuditInterrupted(t *testing.T) {
 	_, e, day := issued(t, 2)
 	in, out := io.Pipe()
@@ -192,8 +193,8 @@ func utf16Text(order binary.AppendByteOrder, text string) string {
 	return string(b)
 }
 
-// Numbers and explanations may be lines or CSV, with any separator that spreadsheets use, in UTF-8 or UTF-16, in pieces
-// of any size, and as ="…".
+// Numbers and explanations may be in lines or in CSV, with any separator that spreadsheets use, in UTF-8 or UTF-16, in
+// reads of any size, and enclosed in ="…".
 func TestInput(t *testing.T) {
 	_, e, day := issued(t, 2)
 	one, two := "IS"+day+"0001", "IS"+day+"0002"
@@ -238,7 +239,7 @@ func TestInput(t *testing.T) {
 	}{
 		{one + "\n" + long + "\n" + two + "\n", "used       2\n"},
 		{long, "foreign    1\n  \"" + strings.Repeat("x", 256) + "\"\n"},
-		{one + "\n" + strings.Repeat("x", 64<<10), "foreign    1\n"}, // it fills the buffer, and has no line ending
+		{one + "\n" + strings.Repeat("x", 64<<10), "foreign    1\n"}, // the line fills the buffer, and has no line ending
 		{utf16Text(binary.LittleEndian, one+"\n1") + "x", "foreign    1\n  \"1\ufffd\"\n"},
 	} {
 		e["stdin"] = row.text
@@ -247,7 +248,7 @@ func TestInput(t *testing.T) {
 	}
 }
 
-// The error of an input that cannot be read has its reason and, where there is one, the line in the file.
+// If an input cannot be read, the error must contain the reason and, if possible, the line in the file.
 func TestInputRefused(t *testing.T) {
 	_, e, day := issued(t, 1)
 	one := "IS" + day + "0001"
@@ -280,7 +281,7 @@ func TestInputRefused(t *testing.T) {
 	}
 }
 
-// metered counts the bytes that were read.
+// metered counts the bytes that are read.
 type metered struct {
 	io.Reader
 	read atomic.Int64
@@ -292,7 +293,8 @@ func (m *metered) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// After a missing quote, the rest of the file is one field. This is refused after 1 MB, so that it takes little memory.
+// A closing quote is missing, so the rest of the file is one field. After 1 MB, this must cause an error, so that the
+// command does not need much memory.
 func TestLongFields(t *testing.T) {
 	_, e, day := issued(t, 1)
 	one, file := "IS"+day+"0001", t.TempDir()+"/one.txt"

@@ -9,7 +9,7 @@
 //	serial audit [-date DATE] TYPE [FILE]    list numbers that are missing, used twice or never issued
 //	serial import [-dry-run] [TYPE] [FILE]   raise counters to the numbers of another system
 //	serial parse NUMBER                      print a number's type, sequence and start of the period
-//	serial template TEMPLATE                 explain a template by examples, or say why it is refused
+//	serial template TEMPLATE                 explain a template by examples, or print why it is invalid
 //	serial completion SHELL                  print the completion script of bash, zsh or fish
 //	serial version                           print the version of this program
 //
@@ -18,14 +18,14 @@
 //	serial next IS -redis redis://localhost:6379/0 -tz Asia/Shanghai
 //
 // The word -- ends the flags. The defaults of -redis and -tz are $SERIAL_REDIS_URL and $SERIAL_TZ, unless these are
-// empty. Keep a URL with a password in $SERIAL_REDIS_URL, because other users of the host can read command lines. An
-// empty value on the command line is an error, because it usually comes from an unset shell variable. Integers are
-// decimal.
+// empty. If a URL contains a password, keep it in $SERIAL_REDIS_URL, because other users of the host can read command
+// lines. An empty value on the command line is an error, because it usually comes from an unset shell variable.
+// Integers are decimal.
 //
 // All processes that issue numbers of a type must have the same -tz, -period, -day-start, -year-start, -template,
 // -shared, -hidden-key and -prefix, whether they run this command or another program. The time zone of this machine may
 // differ from that of other processes, so -tz is required with a Redis URL. Without a URL, only next, parse, template,
-// completion, version and help work. In this case, next counts in memory, so every run starts again.
+// completion, version and help work. Next then counts in memory, so every run starts at the first number.
 //
 // The key of a hidden sequence is secret. It is read as hexadecimal digits from $SERIAL_HIDDEN_KEY or from the file of
 // -hidden-key, never from the command line.
@@ -34,19 +34,19 @@
 // does not store that date. In this case, peek, raise, takeover and prepare print the sequence, and the number with
 // today's date.
 //
-// Parse and template never use Redis and ignore $SERIAL_REDIS_URL. They need the time zone only for the start of
-// periods, so unless -redis is given, the default is the time zone of this machine.
+// Parse and template never use Redis, and ignore $SERIAL_REDIS_URL. They need the time zone only for the start of
+// periods. Without -redis, it is therefore not required, and the default is the time zone of this machine.
 //
 // Audit and import read numbers from a file or stdin, one per line or, with -column, from a column of CSV with a
 // header. Columns are separated by commas, semicolons or tabs. The input is UTF-8, or UTF-16 with a byte order mark,
-// with any line endings. Blank lines are skipped, and so are whitespace and ="…" around a number. A field of CSV has at
-// most 1 MB.
+// with any line endings. Blank lines are skipped. Whitespace and ="…" around a number are ignored. A field of CSV may
+// have up to 1 MB.
 //
 // Audit compares the numbers with the counter of the current period or, with -date, of an earlier period whose counter
-// is still kept. It lists the numbers that are missing, used twice or never issued, and the lines that are not numbers.
+// still exists. It lists the numbers that are missing, used twice or never issued, and the lines that are not numbers.
 // If there are any, the exit code is 3. With -explained, audit reads the reasons for missing numbers from a CSV file
-// and prints them; explained numbers no longer count as missing. If the template was changed, -earlier makes audit
-// count the numbers that were printed with an earlier template.
+// and prints them. Explained numbers no longer count as missing. If the template was changed, audit also counts the
+// numbers that were printed with the template of -earlier.
 //
 // Import raises the counter of the current period to the largest number found, for every type. It lists what it did,
 // the sequences between the smallest and the largest that are missing from the input, and the ignored numbers of other
@@ -55,14 +55,14 @@
 // largest by more than 1,000 and by more than the count of the type's sequences in the input. With -dry-run, it only
 // lists what it would do. This is the default if stdin is a terminal.
 //
-// If raise or takeover skip sequences, they end with lines of CSV that list them, as a file for audit -explained. With
-// -reason and -by, these lines explain why the numbers are not used. Without these flags, they are only a possible
-// reason, which explains nothing.
+// If raise or takeover skip sequences, their output ends with lines of CSV that list these. A file with the lines can
+// be passed to audit -explained. With -reason and -by, the lines explain why the numbers are not used. Without these
+// flags, they contain only a possible reason, which explains nothing.
 //
-// If a service has a ledger for a type, only programs with that ledger can raise the counter, and prepare periods and
-// issue numbers until the period ends. Use the service's own command, which is made with package serialcmd. Takeover
-// takes the series out of its ledger only with -leave-ledger. If Redis loses data later, numbers may then be issued
-// twice.
+// If a service has a ledger for a type, only programs with that ledger can raise the counter and, until the period
+// ends, prepare periods and issue numbers. Use the service's own command, which is created with package serialcmd.
+// Takeover takes the series out of its ledger only with -leave-ledger. If Redis loses data later, numbers may then be
+// issued twice.
 //
 // In bash, "source <(serial completion bash)" enables completion of commands and flags; in fish, "serial completion
 // fish | source".
@@ -76,7 +76,7 @@ package main
 
 import (
 	"os"
-	_ "time/tzdata" // the zone database, for hosts that have none
+	_ "time/tzdata" // time zone database for hosts without one
 
 	"github.com/dailyserial/serial/serialcmd"
 )

@@ -24,12 +24,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable()                                    // as Main does; TestBinary checks that it does
-	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // starts a goroutine that never ends, so not in a bubble
+	logging.Disable()                                    // as in Main; TestBinary checks that Main does this
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // starts a goroutine that must not belong to a bubble
 	os.Exit(m.Run())
 }
 
-// An environment holds variables by name, and the input as "stdin".
+// An environment contains environment variables by name. Its element "stdin" is the input.
 type environment map[string]string
 
 func (e environment) get(name string) string { return e[name] }
@@ -43,14 +43,14 @@ func (e environment) exits(t *testing.T, want int, args ...string) (stdout, stde
 	return out.String(), errs.String()
 }
 
-// issued returns a Redis with n numbers of IS, the environment for it, and the current day in a zone in which it is
-// about noon, so that no test runs over midnight.
+// issued returns a Redis with n numbers of IS, the environment for it, and the current day. The environment has a time
+// zone in which it is about noon, so that no test runs past midnight.
 func issued(t *testing.T, n int) (m *miniredis.Miniredis, e environment, day string) {
 	t.Helper()
 	m = miniredis.RunT(t)
 	now := time.Now().UTC()
 	e = environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": fmt.Sprintf("Etc/GMT%+d", now.Hour()-12)}
-	zone, err := time.LoadLocation(e["SERIAL_TZ"]) // the sign of these zones is reversed
+	zone, err := time.LoadLocation(e["SERIAL_TZ"]) // the names of these zones have reversed signs
 	require.NoError(t, err)
 	if n > 0 {
 		e.exits(t, 0, "next", "-n", fmt.Sprint(n), "IS")
@@ -58,7 +58,7 @@ func issued(t *testing.T, n int) (m *miniredis.Miniredis, e environment, day str
 	return m, e, now.In(zone).Format("20060102")
 }
 
-// refused returns an address at which no server listens.
+// refused returns an address at which no server is listening.
 func refused(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func refused(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// Without -tz, parse and a command without a Redis use the zone of this machine.
+// Without -tz, parse must use the time zone of this machine, and so must a command without a Redis.
 func TestZoneOfThisMachine(t *testing.T) {
 	for _, e := range []environment{{}, {"SERIAL_REDIS_URL": "redis://localhost:1"}} {
 		stdout, _ := e.exits(t, 0, "parse", "IS202110240001")
@@ -76,7 +76,7 @@ func TestZoneOfThisMachine(t *testing.T) {
 	require.Contains(t, stderr, "the time zone is that of this machine, now UTC"+time.Now().Format("-07:00"))
 }
 
-// If the context ends, nothing is issued.
+// If the context has ended, no number may be issued.
 func TestContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -86,7 +86,8 @@ func TestContextEnds(t *testing.T) {
 	require.Contains(t, errs.String(), "context canceled")
 }
 
-// The program sets exit codes, handles signals, and silences go-redis, which tests in this process cannot show.
+// The program must set exit codes, handle signals, and turn off go-redis's log. Tests in this process cannot check
+// this.
 func TestBinary(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "serial.exe")
 	output, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
@@ -119,7 +120,7 @@ func TestBinary(t *testing.T) {
 		require.Regexp(t, row.stderr, errs.String(), row.args)
 	}
 	if runtime.GOOS == "windows" {
-		return // it has neither this shell nor signals
+		return // Windows has neither this shell nor signals
 	}
 	m := miniredis.RunT(t)
 	for _, row := range []struct {
@@ -144,7 +145,7 @@ func TestBinary(t *testing.T) {
 	defer w.Close()
 	require.NoError(t, r.Close())
 	cmd, _, errs := command("redis://"+m.Addr(), "next", "IS")
-	cmd.Stdout = w // without a reader
+	cmd.Stdout = w // a pipe without a reader
 	_ = cmd.Run()
 	require.Equal(t, 1, cmd.ProcessState.ExitCode())
 	require.Regexp(t, `^serial: the number IS\d{8}0002 was issued but could not be written: .*broken pipe\n$`,
@@ -155,7 +156,7 @@ func TestBinary(t *testing.T) {
 	defer l.Close()
 	cmd, out, errs := command("redis://"+l.Addr().String(), "next", "IS")
 	require.NoError(t, cmd.Start())
-	conn, err := l.Accept() // and never reply
+	conn, err := l.Accept() // the server never replies
 	require.NoError(t, err)
 	defer conn.Close()
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
@@ -174,7 +175,7 @@ func listed(t *testing.T) (commands [][]string) {
 	return commands
 }
 
-// The package's documentation and docs/command.md list the same commands as the help.
+// The documentation of the package and docs/command.md must list the same commands as the help.
 func TestDocumentation(t *testing.T) {
 	source, err := os.ReadFile("main.go")
 	require.NoError(t, err)
@@ -190,7 +191,8 @@ func TestDocumentation(t *testing.T) {
 	require.Len(t, rows, len(listed(t)))
 }
 
-// Every flag is described in the help of its command and in the completion of fish, by a text that stands on its own.
+// Every flag must be described in the help of its command and in the completion of fish, by a text that stands on its
+// own.
 func TestDescriptionsOfFlags(t *testing.T) {
 	script, _ := environment{}.exits(t, 0, "completion", "fish")
 	completed := map[string]string{}
@@ -219,7 +221,7 @@ func TestDescriptionsOfFlags(t *testing.T) {
 	require.Equal(t, len(completed), found)
 }
 
-// The accounts in docs/audit.md are what the command prints for the files above them.
+// The reports in docs/audit.md must be what the command prints for the files above them.
 func TestAuditGuide(t *testing.T) {
 	page, err := os.ReadFile("../../docs/audit.md")
 	require.NoError(t, err)

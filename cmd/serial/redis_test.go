@@ -17,7 +17,7 @@ import (
 	"github.com/dailyserial/serial/serialcmd"
 )
 
-// A URL describes a server, a Sentinel or a Cluster.
+// A URL can describe a server, a Sentinel or a Cluster.
 func TestURL(t *testing.T) {
 	client, err := dial("rediss://h:1/2")
 	require.NoError(t, err)
@@ -35,10 +35,10 @@ func TestURL(t *testing.T) {
 	require.Equal(t, []string{"h:1", "i:2", "j:3"}, client.(*redis.ClusterClient).Options().Addrs)
 }
 
-// A server, a Cluster of one node, and a server behind a socket issue numbers.
+// A server, a Cluster of one node, and a server with a Unix socket must issue numbers.
 func TestServers(t *testing.T) {
 	m, e, day := issued(t, 0)
-	socket := t.TempDir() + "/redis@1.sock" // this @ does not belong to a password
+	socket := t.TempDir() + "/redis@1.sock" // this @ must not be taken for the end of a password
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
@@ -62,7 +62,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// If no server can be reached, the error has the cause and comes before the end of a call's time.
+// If no server can be reached, the error must contain the cause, and must come before the time of a call is over.
 func TestUnreachable(t *testing.T) {
 	for _, url := range []string{
 		"rediss://" + refused(t), "unix://" + t.TempDir() + "/redis@1.sock", "redis://" + refused(t) + "?addr=" + refused(t),
@@ -77,7 +77,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A command in an error has the URL, unless it may contain a password.
+// A command in an error must contain the URL, unless the URL may contain a password.
 func TestGivenFlags(t *testing.T) {
 	for url, want := range map[string][]string{
 		"redis://h:1/2":                                 {"-redis", "'redis://h:1/2'"},
@@ -95,8 +95,8 @@ func TestGivenFlags(t *testing.T) {
 	}
 }
 
-// An error of the server does not contain the password: neither if it is wrong, nor if the server, where AUTH has
-// another name, quotes the arguments.
+// An error of the server must not contain the password, not even if the password is wrong, or if AUTH was renamed so
+// that the server quotes the arguments.
 func TestPasswordOfServer(t *testing.T) {
 	m := miniredis.RunT(t)
 	m.RequireAuth("p@ss")
@@ -118,7 +118,7 @@ func TestPasswordOfServer(t *testing.T) {
 	}
 }
 
-// onScripts calls f before each script that the server gets, and makes the script fail if f returns true.
+// onScripts calls f before each script that the server receives. If f returns true, the script fails.
 func onScripts(m *miniredis.Miniredis, f func(args string) bool) {
 	m.Server().SetPreHook(func(c *server.Peer, command string, args ...string) bool {
 		fails := command == "EVALSHA" && f(strings.Join(args, " "))
@@ -129,8 +129,8 @@ func onScripts(m *miniredis.Miniredis, f func(args string) bool) {
 	})
 }
 
-// Skipped numbers are printed even if the next number cannot be read afterwards, because they cannot be found out
-// later.
+// Redis fails after a raise, so the next number cannot be read. The skipped numbers must still be printed, because they
+// cannot be determined later.
 func TestRaiseThenRedisFails(t *testing.T) {
 	m, e, day := issued(t, 3)
 	key, raised := "serial:{IS}:"+day, "7"
@@ -155,7 +155,7 @@ func TestRaiseThenRedisFails(t *testing.T) {
 	require.Regexp(t, fails+`serial: counter lost: `, stderr)
 }
 
-// If a type cannot be raised, the types after it are not raised either.
+// If a type cannot be raised, the following types must not be raised either.
 func TestImportFails(t *testing.T) {
 	m, e, day := issued(t, 0)
 	scripts := 0
@@ -167,12 +167,13 @@ func TestImportFails(t *testing.T) {
 	})
 	e["stdin"] = "AA" + day + "0002\nIS" + day + "0007"
 	stdout, stderr := e.exits(t, 1, "import")
-	require.Regexp(t, `^serial: 0 types raised before AA, and none after it\n.*boom`, stderr)
+	require.Regexp(t, `^serial: the counters of 0 types were raised before AA, and none after it\n.*boom`, stderr)
 	require.Regexp(t, `^failed AA .*\nnot raised IS .*\n$`, stdout)
 	require.False(t, m.Exists("serial:{IS}:"+day))
 }
 
-// Raise acts on the current period, so import reports that its period ended before the counter was raised.
+// The period ends during an import, before the counter is raised. Raise acts on the current period, so import must
+// report this.
 func TestImportAtTheEnd(t *testing.T) {
 	m, e, _ := issued(t, 0)
 	e["SERIAL_TZ"] = "UTC"
@@ -191,7 +192,8 @@ func TestImportAtTheEnd(t *testing.T) {
 	require.Regexp(t, `IS: .* ended in the meantime, so the counter of .* may have been raised\n$`, stderr)
 }
 
-// A command that fails waits until its lock is released. Otherwise, other processes would wait until the lock expires.
+// A command that fails must wait until its lock is released. Otherwise, other processes would wait until the lock
+// expires.
 func TestLockIsReleased(t *testing.T) {
 	race.Bubble(t, func(t *testing.T) {
 		s := newSection(t)

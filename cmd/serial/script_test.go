@@ -33,15 +33,15 @@ var update = flag.Bool("update", false, "write the output of the commands into t
 // noon of 24 October 2021, UTC, with an empty Redis. These lines of a section have a meaning:
 //
 //	# TEXT         is a comment.
-//	$ COMMAND      runs a command, see [section.run]. Its expected output follows.
-//	< TEXT         is a line of its input. {0001..0009} makes nine lines of it.
-//	! TEXT         is a line that it prints to stderr.
+//	$ COMMAND      runs a command, see [section.run]. The following lines belong to this command.
+//	< TEXT         is a line of its input. {0001..0009} stands for nine lines.
+//	! TEXT         is a line that it must print to stderr.
 //	? CODE         is its exit code, if that is not 0.
 //	$! ARGS => TEXT  requires that "serial ARGS" exits with 2 and that the error contains TEXT.
 //
-// All other lines are expected on stdout. "..." stands for any text, and in its own line for any lines. An exit code of
-// 2 means that stderr begins with a usage line, that stdout is empty, and that nothing was sent to Redis. An exit code
-// of 3 means that stderr ends with "not all numbers are accounted for".
+// All other lines must be printed to stdout. "..." stands for any text, and on its own line for any lines. If the exit
+// code is 2, stderr must begin with a usage line, stdout must be empty, and nothing may be sent to Redis. If the exit
+// code is 3, stderr must end with "not all numbers are accounted for".
 func TestScripts(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)
@@ -67,14 +67,14 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// A section is the state of a section.
+// A section contains the state of a section while it runs.
 type section struct {
 	t       *testing.T
 	redis   *serialtest.Redis
-	offset  time.Duration // of Redis's clock
+	offset  time.Duration // offset of Redis's clock
 	env     map[string]string
 	dials   atomic.Int32         // count of connections
-	before  func(command string) // is called before each command that is not in a pipeline
+	before  func(command string) // called before each command that is not in a pipeline
 	ledger  serialtest.Ledger
 	service *serial.Generator
 	opts    []serialcmd.Option
@@ -161,7 +161,7 @@ func expand(lines string) string {
 	return b.String()
 }
 
-// matches reports whether an output is the expected one.
+// matches reports whether an output matches the expected one.
 func matches(want, got string) bool {
 	var pattern strings.Builder
 	for line := range strings.Lines(want) {
@@ -174,19 +174,19 @@ func matches(want, got string) bool {
 	return regexp.MustCompile(`^` + pattern.String() + `$`).MatchString(got)
 }
 
-// advice matches the command in an error that ends the error.
+// advice matches an error that ends with a command.
 var advice = regexp.MustCompile(`run: (.*) SEQ, where `)
 
-// run runs a command and returns its output as a script has it. These commands are not programs:
+// run runs a command and returns its output in the form of a script. The following commands are not programs:
 //
-//	advised SEQ            is the command that the last error contains, with SEQ.
-//	service FLAGS          makes the generator of orders-serial, which has the flags of serial and some more.
+//	advised SEQ            runs the command that the last error contains, with SEQ.
+//	service FLAGS          creates the generator of orders-serial, which has the flags of serial and some others.
 //	service-next TYPE      issues a number with that generator.
-//	redis COMMAND          is a command of Redis.
+//	redis COMMAND          sends a command to Redis.
 //	set NAME=VALUE         sets an environment variable.
 //	write FILE             writes a file.
-//	clock DURATION         moves all clocks.
-//	redis-clock DURATION   moves the clock of Redis.
+//	clock DURATION         sets all clocks forward.
+//	redis-clock DURATION   sets the clock of Redis forward.
 func (s *section) run(line []string, input string) string {
 	s.redis.SetTime(time.Now().Add(s.offset))
 	switch name, args := line[0], line[1:]; name {
@@ -236,7 +236,7 @@ func (s *section) run(line []string, input string) string {
 	return "\n"
 }
 
-// makeService makes the generator of orders-serial.
+// makeService creates the generator of orders-serial.
 func (s *section) makeService(args []string) {
 	settings := &settings{zone: time.UTC}
 	flags := flag.NewFlagSet("service", flag.ContinueOnError)
@@ -271,7 +271,7 @@ func (s *section) makeService(args []string) {
 // program runs serial or, with a generator, orders-serial.
 func (s *section) program(gen *serial.Generator, name string, args []string, input string) string {
 	ctx, cancel := context.WithCancel(s.t.Context())
-	defer cancel() // ends a goroutine that still reads the input
+	defer cancel() // ends the goroutine that may still read the input
 	var out, errs bytes.Buffer
 	process := &process{Name: name, Args: args, Getenv: func(name string) string { return s.env[name] }, Context: ctx,
 		Stdin: strings.NewReader(input), Stdout: &out, Stderr: &errs}
@@ -305,7 +305,7 @@ func (s *section) program(gen *serial.Generator, name string, args []string, inp
 	return out.String()
 }
 
-// dial returns a client of the section's Redis for redis://script. Other clients cannot connect.
+// dial returns a client of the section's Redis for redis://script. Clients for other URLs cannot connect.
 func (s *section) dial(url string) (redis.UniversalClient, error) {
 	if strings.HasPrefix(url, "redis://script") { // not dial(url): go-redis would look up the name
 		client := s.redis.Client()
@@ -356,7 +356,7 @@ func (m *memory) Explanations(_ context.Context, series string, start time.Time)
 	}
 }
 
-// A process replaces the environment of a process.
+// A process replaces the environment of the current process.
 type process serialcmd.Setup
 
 func (p *process) Apply(s *serialcmd.Setup) {
@@ -364,7 +364,7 @@ func (p *process) Apply(s *serialcmd.Setup) {
 	s.Stdin, s.Stdout, s.Stderr = p.Stdin, p.Stdout, p.Stderr
 }
 
-// start runs serial outside of a bubble.
+// start runs serial outside a bubble.
 func start(ctx context.Context, env environment, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return serialcmd.Main(nil, &settings{dial: dial}, &process{Name: "serial", Args: args, Getenv: env.get, Context: ctx,
 		Stdin: stdin, Stdout: stdout, Stderr: stderr})

@@ -25,17 +25,17 @@ import (
 	"github.com/dailyserial/serial/serialcmd"
 )
 
-// settings are the flags for the settings of a generator. They are an option of serialcmd.
+// settings contains the flags for the settings of a generator. It is an option of serialcmd.
 type settings struct {
 	*serialcmd.Setup
 	dial func(url string) (redis.UniversalClient, error)
 
-	url      string // URL of the Redis; "" for none
+	url      string // URL of Redis, or "" if there is none
 	zone     *time.Location
-	calendar calendar.Calendar // determines the default template
+	calendar calendar.Calendar // calendar for the default template
 	template string            // "" for the default
 	shared   bool
-	keyFile  string          // file with the key of a hidden sequence; "" for none
+	keyFile  string          // file with the key that hides sequences, or "" if there is none
 	opts     []serial.Option // options for a scheme
 	more     []serial.Option // options for a generator, in addition to opts
 }
@@ -43,8 +43,8 @@ type settings struct {
 // Apply implements [serialcmd.Option].
 func (s *settings) Apply(c *serialcmd.Setup) { s.Setup, c.Settings = c, s }
 
-// Define implements [serialcmd.Settings]. All commands that issue or read numbers have all of these flags, so that a
-// shell script can keep the flags of a type in one variable.
+// Define implements [serialcmd.Settings]. All commands that issue or read numbers have all these flags, so that a shell
+// script can keep the flags of a type in one variable.
 func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 	s.calendar.Unit = calendar.Day
 	add := func(name, usage string, set func(value string) error) {
@@ -92,7 +92,7 @@ func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 			s.more = append(s.more, serial.WithRetention(int(n)))
 			return err
 		})
-	add("once-for", "`DURATION` time for which the number of a request is stored, such as 72h. Default 48h",
+	add("once-for", "`DURATION` time for which the answer to a request is kept, such as 72h. Default 48h",
 		func(value string) error {
 			d, err := time.ParseDuration(value)
 			if err != nil {
@@ -101,13 +101,13 @@ func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 			s.more = append(s.more, serial.WithOnceFor(d))
 			return nil
 		})
-	add("hidden-key", "`FILE` file with the key that hides sequences, in hexadecimal digits. Default: the key in "+
+	add("hidden-key", "`FILE` file with the key that hides sequences, in hexadecimal. Default: the key in "+
 		"$SERIAL_HIDDEN_KEY", text(&s.keyFile))
 	add("prefix", "`NAME` prefix of every Redis key. Default serial", func(prefix string) error {
 		s.opts = append(s.opts, serial.WithKeyPrefix(prefix))
 		return nil
 	})
-	flags.BoolFunc("shared", "use one counter for all types of the prefix. If the template has no {type}, omit the "+
+	flags.BoolFunc("shared", "let all types of the prefix share one counter. If the template has no {type}, omit the "+
 		"argument TYPE", func(value string) error {
 		shared, err := strconv.ParseBool(value)
 		if err != nil {
@@ -143,8 +143,8 @@ func (s *settings) setYearStart(value string) error {
 func (s *settings) Help() string {
 	return `The defaults of -redis and -tz are $SERIAL_REDIS_URL and $SERIAL_TZ. With a Redis
 URL, the time zone is required. Without a URL, only next, parse, template,
-completion and version work, and next counts in memory, so every run starts
-again. Parse and template do not use Redis, and ignore $SERIAL_REDIS_URL.
+completion and version work. Next then counts in memory, so every run starts at
+the first number. Parse and template use neither Redis nor $SERIAL_REDIS_URL.
 `
 }
 
@@ -153,7 +153,7 @@ func (s *settings) Typeless() bool {
 	return s.shared && s.template != "" && !strings.Contains(strings.ReplaceAll(s.template, "{{", ""), "{type}")
 }
 
-// GivenFlags implements [serialcmd.Settings]. A URL that may contain a password is replaced with the word URL.
+// GivenFlags implements [serialcmd.Settings]. If the URL may contain a password, it is replaced by the word URL.
 func (s *settings) GivenFlags() []string {
 	flags := []string{}
 	quote := func(value string) string { return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'" }
@@ -180,7 +180,7 @@ func (s *settings) Open(need serialcmd.Need, command, argument string) (
 	switch {
 	case command == "template" && s.template != "":
 		return nil, nil, nil, serialcmd.Misused(errors.New("template takes the template as its argument; omit -template"))
-	case command == "template": // the error is the result, not a misuse
+	case command == "template": // the error is the result of the command, not a misuse
 		scheme, err := serial.NewScheme(s.options(argument)...)
 		return nil, scheme, nothing, err
 	case need == serialcmd.Form:
@@ -201,16 +201,17 @@ func (s *settings) Open(need serialcmd.Need, command, argument string) (
 	return gen, nil, client.Close, nil
 }
 
-// complete sets values from the environment and defaults. It returns an error if a required value is missing.
+// complete sets missing values from the environment or to their defaults. It returns an error if a required value is
+// missing.
 func (s *settings) complete(need serialcmd.Need, command string) (err error) {
-	if need != serialcmd.Form && s.url == "" { // parse and template check only a URL on the command line
+	if need != serialcmd.Form && s.url == "" { // parse and template ignore the variable
 		s.url = s.Getenv("SERIAL_REDIS_URL")
 	}
 	if need == serialcmd.Redis && s.url == "" {
 		return fmt.Errorf("%s needs a Redis URL: -redis or $SERIAL_REDIS_URL", command)
 	}
 	if name := s.Getenv("SERIAL_TZ"); s.zone == nil && name != "" {
-		if serialcmd.IsRedisURL(name) { // it may contain a password
+		if serialcmd.IsRedisURL(name) { // the URL may contain a password
 			name = "URL"
 		}
 		if s.zone, err = zone(name); err != nil {
@@ -220,7 +221,7 @@ func (s *settings) complete(need serialcmd.Need, command string) (err error) {
 	if s.zone == nil && s.url != "" {
 		return errors.New("with a Redis URL, the time zone of all processes is required: -tz or $SERIAL_TZ")
 	}
-	local := "that of this machine" // Go does not know its name
+	local := "that of this machine" // Go does not know the name of this zone
 	if s.zone == nil {
 		s.zone = time.Local
 	}
@@ -232,12 +233,12 @@ func (s *settings) complete(need serialcmd.Need, command string) (err error) {
 	return s.hide()
 }
 
-// hide adds the option for a hidden sequence, if there is a key.
+// hide adds the option for hidden sequences, if there is a key.
 func (s *settings) hide() error {
 	digits, from := s.Getenv("SERIAL_HIDDEN_KEY"), "$SERIAL_HIDDEN_KEY"
 	if s.keyFile != "" {
 		text, err := os.ReadFile(s.keyFile)
-		if err != nil { // without the name, because it may be the key itself
+		if err != nil { // the message omits the name, because it may be the key itself
 			return fmt.Errorf("-hidden-key: the file cannot be read: %w", errors.Unwrap(err))
 		}
 		digits, from = string(text), "-hidden-key"
@@ -246,14 +247,14 @@ func (s *settings) hide() error {
 		return nil
 	}
 	key, err := hex.DecodeString(strings.TrimSpace(digits))
-	if err != nil || len(key) == 0 { // without err, because it contains a part of the key
+	if err != nil || len(key) == 0 { // the message omits err, because it contains a part of the key
 		return fmt.Errorf("%s: want a key of 32, 48 or 64 hexadecimal digits", from)
 	}
 	s.opts = append(s.opts, serial.WithHiddenSequence(key))
 	return nil
 }
 
-// options returns the options for a scheme with a template, "" for the default template.
+// options returns the options for a scheme with the given template, or with the default template if text is "".
 func (s *settings) options(text string) []serial.Option {
 	opts := slices.Clip(s.opts)
 	if s.shared {
@@ -263,7 +264,7 @@ func (s *settings) options(text string) []serial.Option {
 		serial.WithTemplate(cmp.Or(text, template.Usual(s.calendar))))
 }
 
-// connect returns the client for the generator. It sends nothing.
+// connect returns the client for the generator. It sends nothing to Redis.
 func (s *settings) connect() (redis.UniversalClient, error) {
 	if s.url == "" {
 		return embedded(), nil
@@ -276,18 +277,19 @@ func (s *settings) connect() (redis.UniversalClient, error) {
 	return client, nil
 }
 
-// embedded returns a client of a Redis in the memory of this process. It starts with the first command, and does not
-// listen on the network.
+// embedded returns a client of a Redis in the memory of this process. This Redis starts with the first command, and
+// does not listen on the network.
 func embedded() redis.UniversalClient {
 	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true) // keys expire by the clock
+	m.ClockTTL(true) // so that keys expire
 	return redis.NewClient(&redis.Options{
-		Addr:   "127.0.0.1:0", // never dialled; a host name would be looked up
+		Addr:   "127.0.0.1:0", // not used, but go-redis would look up a host name
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
 	})
 }
 
-// secretName matches the name of a password in the query of a URL, such as ?password=x, even if it is misspelled.
+// secretName matches the name of an option for a password in the query of a URL, such as ?password=x, even if the name
+// is misspelled.
 var secretName = regexp.MustCompile(`(?i)p\w*w|pass`)
 
 // namesSecret reports whether a URL may contain a password outside its user information.
@@ -296,17 +298,17 @@ func namesSecret(address string) bool {
 	return err != nil || secretName.MatchString(text)
 }
 
-// dial returns a client for a URL. Its errors never contain a password or a part of one.
+// dial returns a client for a URL. Its errors never contain a password or a part of a password.
 func dial(address string) (client redis.UniversalClient, err error) {
 	query, err := check(address)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if p := recover(); p != nil { // go-redis panics if it can parse an option, but cannot use it
+		if p := recover(); p != nil { // go-redis panics if it can parse an option but not use it
 			client, err = nil, fmt.Errorf("invalid option: %v", p)
 		}
-		// If a password contains an &, the error would contain the rest of it as an unknown option.
+		// If a password contains an &, the error of go-redis contains the rest of the password as an unknown option.
 		if err != nil && namesSecret(address) {
 			err = errors.New("unknown option or wrong value; in a password, write & as %26")
 		}
@@ -317,7 +319,7 @@ func dial(address string) (client redis.UniversalClient, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if o.DialerRetries == 0 { // go-redis's default, five attempts, takes longer than a call, so its error has no cause
+		if o.DialerRetries == 0 { // five attempts, the default, take longer than a call may, so the cause would be lost
 			o.DialerRetries = 1
 		}
 		return redis.NewFailoverClient(o), nil
@@ -335,8 +337,8 @@ func dial(address string) (client redis.UniversalClient, err error) {
 	return redis.NewClient(o), nil
 }
 
-// check returns an error if a special character in the password may have split the URL, and otherwise the query. A part
-// of the password would be parsed as the port, the path or an option, and errors could show it.
+// check returns the query of a URL. It returns an error if a special character in the password may have split the URL.
+// In this case, a part of the password would be parsed as the port, the path or an option, and errors could contain it.
 func check(address string) (url.Values, error) {
 	const encode = "percent-encode special characters: %2F for /, %3F for ?, %23 for #, %40 for @, %25 for %"
 	u, err := url.Parse(address)
@@ -347,18 +349,18 @@ func check(address string) (url.Values, error) {
 	if err != nil {
 		return nil, errors.New("invalid query; " + encode)
 	}
-	socket := u.Scheme == "unix" && u.Host == "" // the path may contain an @ that does not belong to a password
+	socket := u.Scheme == "unix" && u.Host == "" // the path of a socket can contain an @
 	if strings.Contains(u.RawQuery, "@") || !socket && strings.Contains(u.EscapedPath(), "@") {
 		return nil, errors.New("got an @ after the host; " + encode)
 	}
 	return query, nil
 }
 
-// units are the values of -period.
+// units contains the values of -period.
 var units = []calendar.Unit{calendar.Second, calendar.Minute, calendar.Hour, calendar.Day, calendar.Week,
 	calendar.Month, calendar.Quarter, calendar.HalfYear, calendar.Year, calendar.Never}
 
-// choices lists the values of -period.
+// choices returns the values of -period as text.
 func choices() string {
 	var names []string
 	for _, unit := range units {
@@ -368,7 +370,7 @@ func choices() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// zone returns the time zone with a name, which must not be empty: LoadLocation returns UTC for it.
+// zone returns the time zone with the given name.
 func zone(name string) (*time.Location, error) {
 	loc, err := time.LoadLocation(name)
 	if err != nil {
