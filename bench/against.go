@@ -18,9 +18,9 @@ const turnsVariable = "SERIAL_BENCH_TURNS"
 // A comparison measures another checkout of the library (old) and this one (new).
 type comparison struct {
 	checkout   string // directory of old
-	benchmarks string // regular expression
+	benchmarks string // regular expression for the names of benchmarks
 	rounds     int
-	length     time.Duration // of a round
+	length     time.Duration // length of a round
 }
 
 // run writes before-after.md, and the output of both checkouts for benchstat.
@@ -57,7 +57,7 @@ func (c comparison) run(out string) error {
 		machine(texts[1]), revision(c.checkout), revision(".."), table))
 }
 
-// build builds the test binary with the library in checkout. The current directory must be this program's.
+// build builds the test binary with the library in checkout. It must be called in the directory of this program.
 func build(checkout, dir, binary string) error {
 	checkout, err := filepath.Abs(checkout)
 	if err != nil {
@@ -67,7 +67,7 @@ func build(checkout, dir, binary string) error {
 	for _, command := range [][]string{
 		{"cp", "go.mod", "go.sum", dir},
 		{"go", "mod", "edit", "-replace", "github.com/dailyserial/serial=" + checkout, mod},
-		// The other checkout may require other versions.
+		// The other checkout may require other versions of modules.
 		{"go", "test", "-c", "-mod=mod", "-modfile", mod, "-o", binary, "."},
 	} {
 		if text, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
@@ -77,9 +77,9 @@ func build(checkout, dir, binary string) error {
 	return nil
 }
 
-// takeTurns runs both binaries at once and returns their outputs. They send each other a byte through two pipes, and
-// only the process that has received it measures. If one of them ends early, its pipes are closed, and the other one
-// fails instead of waiting.
+// takeTurns runs both binaries at the same time, and returns their outputs. They send each other a byte through two
+// pipes, and only the process that has received the byte measures. If one process ends early, its pipes are closed, and
+// the other one fails instead of waiting.
 func (c comparison) takeTurns(binaries [2]string) (outputs [2]string, err error) {
 	toOld, fromNew, oldErr := os.Pipe()
 	toNew, fromOld, newErr := os.Pipe()
@@ -110,7 +110,7 @@ func (c comparison) takeTurns(binaries [2]string) (outputs [2]string, err error)
 	return outputs, err
 }
 
-// change returns a table of both.
+// change returns a table that compares both outputs.
 func change(older, newer *output) (string, error) {
 	var text strings.Builder
 	text.WriteString("| network | callers | | old, × base | new, × base | new / old (quartiles) " +
@@ -128,11 +128,11 @@ func change(older, newer *output) (string, error) {
 			}
 			return quartiles(all)
 		}
-		was := func(unit string) float64 { return median(older.all(b, unit)) }
-		is := func(unit string) float64 { return median(newer.all(b, unit)) }
+		then := func(unit string) float64 { return median(older.all(b, unit)) }
+		now := func(unit string) float64 { return median(newer.all(b, unit)) }
 		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", b.network,
-			thousands(float64(b.callers)), b.title(), short(was(rate+ratioSuffix)), short(is(rate+ratioSuffix)), ratios(rate),
-			short(was(allocations)), short(is(allocations)), micro(was(serverCPU)), micro(is(serverCPU)), ratios(serverCPU))
+			thousands(float64(b.callers)), b.title(), short(then(rate+ratioSuffix)), short(now(rate+ratioSuffix)), ratios(rate),
+			short(then(allocations)), short(now(allocations)), micro(then(serverCPU)), micro(now(serverCPU)), ratios(serverCPU))
 	}
 	fmt.Fprintf(&text, "\nMedians of %d alternating rounds; ratios are medians of each round's ratio. The base is INCR; "+
 		"for openings, it is INCR on new keys.\n", rounds)

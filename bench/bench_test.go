@@ -10,7 +10,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// BenchmarkNext compares every way to get a number with a plain INCR.
+// BenchmarkNext compares every way of getting a number with a plain INCR.
 func BenchmarkNext(b *testing.B) {
 	for _, network := range networks {
 		b.Run(network, func(b *testing.B) {
@@ -32,7 +32,7 @@ func BenchmarkOpenings(b *testing.B) {
 	}
 }
 
-// BenchmarkCosts compares Next that is protected by a ledger, by a replica or by both with an unprotected Next.
+// BenchmarkCosts compares Next with protection (by a ledger, by a replica or by both) with an unprotected Next.
 func BenchmarkCosts(b *testing.B) {
 	ledger := func(block int64) serial.Option { return serial.WithLedger(&serialtest.Ledger{}, block) }
 	replica := serial.WithReplicas(1, time.Second)

@@ -6,42 +6,42 @@ import (
 	"strings"
 )
 
-// Okabe and Ito's colors, which color-blind people can distinguish.
+// palette contains the colors of Okabe and Ito, which color-blind people can distinguish.
 var palette = []string{"#000000", "#e69f00", "#56b4e9", "#d55e00", "#009e73", "#cc79a7"}
 
-// The chart has its plot at the left and its legend at the right.
+// The plot of the chart is on the left, and its legend is on the right.
 const (
 	chartWidth, chartHeight = 860, 430
-	left, right             = 80, 600 // of the plot
+	left, right             = 80, 600 // edges of the plot
 	top, bottom             = 40, 380
 )
 
-// chart draws the numbers per second over the callers, on logarithmic axes. It returns nothing if there are fewer than
-// two points to draw.
+// chart draws the numbers per second for each number of callers, on logarithmic axes. If there are fewer than two
+// points to draw, it returns an empty string.
 func chart(o *output) string {
 	curves := map[string][]benchmark{}
-	mostCallers, lowest, highest := 1, math.Inf(1), 0.0
+	maxCallers, lowest, highest := 1, math.Inf(1), 0.0
 	for _, b := range o.order {
 		if b.name == "Next" && b.network == loopback {
 			curves[b.way] = append(curves[b.way], b)
-			mostCallers = max(mostCallers, b.callers)
+			maxCallers = max(maxCallers, b.callers)
 			value := median(o.all(b, rate))
 			lowest, highest = min(lowest, value), max(highest, value)
 		}
 	}
-	if mostCallers == 1 {
+	if maxCallers == 1 {
 		return ""
 	}
 	lowest, highest = math.Log10(lowest/1.2), math.Log10(highest*1.2)
 	x := func(callers float64) float64 {
-		return left + 10 + (right-left-20)*math.Log10(callers)/math.Log10(float64(mostCallers))
+		return left + 10 + (right-left-20)*math.Log10(callers)/math.Log10(float64(maxCallers))
 	}
 	y := func(value float64) float64 { return bottom - (bottom-top)*(math.Log10(value)-lowest)/(highest-lowest) }
 
 	var svg strings.Builder
 	fmt.Fprintf(&svg, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d" `+
 		"font-family=\"Arial,Helvetica,sans-serif\" font-size=\"13\">\n", chartWidth, chartHeight)
-	fmt.Fprintln(&svg, `<rect width="100%" height="100%" fill="#fff"/>`) // the page may be dark
+	fmt.Fprintln(&svg, `<rect width="100%" height="100%" fill="#fff"/>`) // because the page may be dark
 	label := func(x, y float64, anchor, text string) {
 		fmt.Fprintf(&svg, "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"%s\">%s</text>\n", x, y, anchor, text)
 	}
@@ -50,7 +50,7 @@ func chart(o *output) string {
 	}
 	label((left+right)/2, top-15, "middle", "Numbers per second")
 	label((left+right)/2, bottom+40, "middle", "callers")
-	for callers := 1.0; callers <= float64(mostCallers); callers *= 10 {
+	for callers := 1.0; callers <= float64(maxCallers); callers *= 10 {
 		rule(x(callers), top, x(callers), bottom, "#e1e1e1")
 		label(x(callers), bottom+18, "middle", thousands(callers))
 	}

@@ -25,9 +25,9 @@ var roundLength = flag.Duration("round", 200*time.Millisecond, "`duration` of a 
 type server struct {
 	*redistest.Server
 	network string
-	addr    string        // in that network
-	rdb     *redis.Client // of that address, shared by all ways, with default options as in most programs
-	admin   *redis.Client // bypasses the slow network
+	addr    string        // address in that network
+	rdb     *redis.Client // client for addr with default options, as in most programs; shared by all ways
+	admin   *redis.Client // client that bypasses the slow network
 	zone    *time.Location
 }
 
@@ -39,7 +39,7 @@ func newServer(b *testing.B, network string) *server {
 	}
 	s.rdb = redis.NewClient(&redis.Options{Addr: s.addr})
 	b.Cleanup(func() { _ = s.rdb.Close() })
-	// In this zone it is noon now, so no day ends during the run.
+	// In this time zone, it is noon now, so no day ends during the run.
 	now := time.Now().UTC()
 	s.zone = time.FixedZone("bench", int((12*time.Hour-now.Sub(now.Truncate(24*time.Hour)))/time.Second))
 	return s
@@ -62,22 +62,22 @@ func (s *server) cpu(b *testing.B) time.Duration {
 // A meter adds up the calls of one round.
 type meter struct {
 	call      call
-	calls     []int           // by caller
-	latencies []time.Duration // each caller has an equal part of it; its latest calls replace the first ones
+	calls     []int           // count of the calls of each caller
+	latencies []time.Duration // an equal part for each caller; if the part is full, new values replace the oldest ones
 	elapsed   time.Duration
-	allocs    uint64 // of the whole process, the proxy included
+	allocs    uint64 // allocations of the whole process, including the proxy
 	serverCPU time.Duration
 }
 
 // The buffers are allocated once, because allocating them in every round would trigger the garbage collector.
 var wayBuffer, baseBuffer = make([]time.Duration, 1<<20), make([]time.Duration, 1<<20)
 
-// run makes every caller call repeatedly for that length of time. Calls that are in flight when the time is up count,
+// run makes every caller call repeatedly for the given time. Calls that are in flight when the time is over count, too,
 // and so does the time until they end.
 func (m *meter) run(b *testing.B, s *server, length time.Duration) {
 	var ready, done sync.WaitGroup
 	var start time.Time
-	gate := make(chan struct{})
+	begin := make(chan struct{})
 	ready.Add(len(m.calls))
 	room := len(m.latencies) / len(m.calls)
 	for i := range m.calls {
@@ -85,9 +85,9 @@ func (m *meter) run(b *testing.B, s *server, length time.Duration) {
 			latencies, n := m.latencies[i*room:(i+1)*room], m.calls[i]
 			rnd := rand.New(rand.NewPCG(uint64(i), uint64(n)))
 			ready.Done()
-			<-gate
-			// The clock is read once per call: the end of a call is the beginning of the next. Every caller makes at
-			// least one call, even if the time is up before the caller runs.
+			<-begin
+			// The clock is read once per call, because the end of a call is the beginning of the next. Every caller makes
+			// at least one call, even if the time is over before the caller runs.
 			for last := time.Duration(0); last == 0 || last < length; n++ {
 				if err := m.call(rnd); err != nil {
 					b.Error(err)
@@ -101,12 +101,12 @@ func (m *meter) run(b *testing.B, s *server, length time.Duration) {
 		})
 	}
 	ready.Wait()
-	runtime.GC() // nobody pays for the garbage of an earlier measurement
+	runtime.GC() // so that the garbage of earlier measurements costs no time in this one
 	var before, after runtime.MemStats
 	cpu := s.cpu(b)
 	runtime.ReadMemStats(&before)
 	start = time.Now()
-	close(gate)
+	close(begin)
 	done.Wait()
 	m.elapsed += time.Since(start)
 	runtime.ReadMemStats(&after)
@@ -121,7 +121,7 @@ func (m *meter) run(b *testing.B, s *server, length time.Duration) {
 func (m *meter) results() values {
 	calls, room := 0, len(m.latencies)/len(m.calls)
 	latencies := m.latencies[:0]
-	for i, n := range m.calls { // move the latencies next to each other
+	for i, n := range m.calls { // remove the unused room between the latencies
 		calls += n
 		latencies = append(latencies, m.latencies[i*room:i*room+min(n, room)]...)
 	}
@@ -135,12 +135,12 @@ func (m *meter) results() values {
 	}
 }
 
-// compare measures call in rounds, and base next to it. An operation of the benchmark is a round. The output has the
-// values of call, and their ratios to those of base.
+// compare measures call and base in rounds. An operation of the benchmark is a round. The output contains the values of
+// call, and their ratios to the values of base.
 //
-// With few callers, the CPUs may fall asleep between two calls. All calls then take several times as long for a tenth
-// of a second or more, and only measurements within that time can be compared. Such rounds are divided into forty short
-// parts, and take four times as long. A slow network hides the effect, and leaves too few calls to divide.
+// With few callers, the CPUs may fall asleep between two calls. All calls then take several times as long for at least
+// a tenth of a second, and only measurements within that time can be compared. Therefore such rounds are divided into
+// forty short parts, and take four times as long. On a slow network, the effect is not noticeable.
 func compare(b *testing.B, s *server, callers int, call, base call) {
 	length, parts := *roundLength, 1
 	if callers < 10 && s.network != slow {
@@ -150,7 +150,7 @@ func compare(b *testing.B, s *server, callers int, call, base call) {
 		return &meter{call: call, calls: make([]int, callers), latencies: wayBuffer},
 			&meter{call: base, calls: make([]int, callers), latencies: baseBuffer}
 	}
-	// The first calls make connections, load scripts and grow stacks. They do not count.
+	// The first calls are not counted, because they create connections, load scripts and grow stacks.
 	way, reference := newMeters()
 	way.run(b, s, min(length, 20*time.Millisecond))
 	reference.run(b, s, min(length, 20*time.Millisecond))
@@ -172,14 +172,14 @@ func compare(b *testing.B, s *server, callers int, call, base call) {
 			b.ReportMetric(value/references[unit], unit+ratioSuffix)
 		}
 	}
-	b.ReportMetric(0, "ns/op") // leaves out the duration of a round
+	b.ReportMetric(0, "ns/op") // removes the duration of a round from the output
 }
 
-// reversed alternates, so that a way is measured before its base as often as after it.
+// reversed alternates, so that a way is measured as often before its base as after it.
 var reversed bool
 
-// If two test binaries run at once, they take turns: each waits for a byte from the other before it measures, and then
-// sends one. Otherwise, these files are nil.
+// If two test binaries take turns, each of them waits for a byte from the other before it measures, and then sends a
+// byte. Otherwise, these files are nil.
 var fromOther, toOther *os.File
 
 func init() {
@@ -190,7 +190,7 @@ func init() {
 	}
 }
 
-// takeTurn calls measure when it is this process's turn.
+// takeTurn calls measure when it is the turn of this process.
 func takeTurn(b *testing.B, measure func()) {
 	if fromOther == nil {
 		measure()
@@ -210,7 +210,7 @@ func must(b *testing.B, err error) {
 }
 
 // startProxy returns the address of a proxy for the TCP server at target. The proxy delays every byte by the same time
-// in each direction. As in a network, bytes in flight do not block those that follow, so the delay does not limit
+// in each direction. As in a network, bytes in flight do not block the following bytes, so the delay does not limit
 // throughput.
 func startProxy(b *testing.B, target string, delay time.Duration) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -233,7 +233,7 @@ func startProxy(b *testing.B, target string, delay time.Duration) string {
 	return listener.Addr().String()
 }
 
-// forward copies from src to dst until either is closed, and closes both.
+// forward copies from src to dst until either is closed, and then closes both.
 func forward(dst, src net.Conn, delay time.Duration) {
 	type chunk struct {
 		due  time.Time

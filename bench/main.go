@@ -1,5 +1,5 @@
-// Command bench makes tables and a chart from the output of this folder's benchmarks, and compares two checkouts of the
-// library. README.md has the commands.
+// Command bench creates tables and a chart from the output of the benchmarks in this folder. It can also compare two
+// checkouts of the library. README.md contains the commands.
 package main
 
 import (
@@ -27,16 +27,16 @@ func run(args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	var c comparison
 	out := flags.String("out", ".", "`directory` for tables and the chart")
-	flags.StringVar(&c.checkout, "against", "", "`directory` of another checkout, to compare with this one")
+	flags.StringVar(&c.checkout, "against", "", "`directory` of the checkout that is compared with this one")
 	flags.StringVar(&c.benchmarks, "bench", "(Next|Openings)/loopback//(next|opening)",
-		"with -against, `regexp` of the benchmarks to run")
-	flags.IntVar(&c.rounds, "rounds", 15, "with -against, `number` of rounds")
-	flags.DurationVar(&c.length, "round", 200*time.Millisecond, "with -against, `duration` of a round")
+		"`regexp` of the benchmarks to run with -against")
+	flags.IntVar(&c.rounds, "rounds", 15, "`number` of rounds with -against")
+	flags.DurationVar(&c.length, "round", 200*time.Millisecond, "`duration` of a round with -against")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if (c.checkout == "") == (flags.NArg() == 0) || flags.NArg() > 1 {
-		return errors.New("want either -against or a file with the output of go test")
+		return errors.New("want either -against or one file with the output of go test")
 	}
 	if err := os.MkdirAll(*out, 0o755); err != nil {
 		return err
@@ -70,8 +70,8 @@ func write(dir, name, text string) error {
 	return os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)
 }
 
-// machine lists the machine and the software. It takes the CPU from the output of go test, and the rest from this
-// machine, on which the benchmarks must have run.
+// machine describes the machine and the software. It takes the CPU from the output of go test, and everything else from
+// this machine. The benchmarks must therefore have run on this machine.
 func machine(text string) string {
 	cpu, redis := "unknown CPU", "unknown version"
 	if m := regexp.MustCompile(`(?m)^cpu: (.+)$`).FindStringSubmatch(text); m != nil {
@@ -86,7 +86,7 @@ func machine(text string) string {
 		strings.TrimPrefix(runtime.Version(), "go"), redis, time.Now().UTC().Format(time.DateOnly))
 }
 
-// revision names the commit that is checked out.
+// revision returns the name of the commit that is checked out.
 func revision(checkout string) string {
 	text, _ := exec.Command("git", "-C", checkout, "describe", "--tags", "--always", "--dirty").Output()
 	return cmp.Or(strings.TrimSpace(string(text)), "unknown")

@@ -14,11 +14,11 @@ import (
 	layotto "mosn.io/layotto/components/sequencer/redis"
 )
 
-// These peers depend on several hundred modules, including drivers of every database, which take minutes to compile. So
-// they need a build tag.
+// These peers depend on several hundred modules, including drivers of every database, which take minutes to compile.
+// Therefore they need a build tag.
 func init() { ways = append(ways, way{"genesis", openGenesis}, way{"layotto", openLayotto}) }
 
-// sharedClient passes the common client to genesis, which would otherwise make its own.
+// sharedClient passes the shared client to genesis, which would otherwise create its own.
 type sharedClient struct {
 	connector.RedisConnector
 	rdb *redis.Client
@@ -37,7 +37,7 @@ func openGenesis(b *testing.B, s *server) call {
 }
 
 func openLayotto(b *testing.B, s *server) call {
-	numbers := layotto.NewStandaloneRedisSequencer(nil) // the logger is stored but never used
+	numbers := layotto.NewStandaloneRedisSequencer(nil) // the logger may be nil, because it is never used
 	must(b, numbers.Init(sequencer.Configuration{Properties: map[string]string{"redisHost": s.addr}}))
 	return opened(b, func(*rand.Rand) error {
 		_, err := numbers.GetNextId(&sequencer.GetNextIdRequest{Key: "layotto"})

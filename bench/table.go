@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// These are the units of the values that a benchmark reports. The median and the 99th percentile are those of the
-// durations of all calls in a round. With ratioSuffix, a unit has the ratio to the base.
+// These are the units of the values that a benchmark reports. halfTime is the median of the durations of all calls in a
+// round, and tailTime is their 99th percentile. A unit with ratioSuffix is the ratio to the base.
 const (
 	rate        = "numbers/s"
 	halfTime    = "p50-ns"
@@ -20,7 +20,7 @@ const (
 	ratioSuffix = "-ratio"
 )
 
-// These networks lie between the clients and the server.
+// These are the networks between the clients and the server.
 const (
 	loopback = "loopback"
 	slow     = "network-of-2-ms"
@@ -28,14 +28,14 @@ const (
 
 var networks = []string{loopback, slow}
 
-// A benchmark is what a line of the output measured.
+// A benchmark is what a line of the output has measured.
 type benchmark struct {
 	name, network string
 	callers       int
 	way           string
 }
 
-// An output has the values of every round of each benchmark, by unit.
+// An output contains the values of every round of each benchmark, by unit.
 type output struct {
 	order  []benchmark
 	rounds map[benchmark][]values
@@ -45,7 +45,7 @@ type values map[string]float64
 
 var outputLine = regexp.MustCompile(`(?m)^Benchmark(\w+)/([\w-]+)/callers=(\d+)/([a-z-]*[a-z])(?:-\d+)?\s+\d+\s(.+)$`)
 
-// parse reads the output of go test. It ignores lines that are no results.
+// parse parses the output of go test. It ignores lines that are not results.
 func parse(text string) (*output, error) {
 	o := &output{rounds: map[benchmark][]values{}}
 	for _, m := range outputLine.FindAllStringSubmatch(text, -1) {
@@ -68,7 +68,7 @@ func parse(text string) (*output, error) {
 	return o, nil
 }
 
-// all returns a value of every round.
+// all returns the value with the given unit of every round.
 func (o *output) all(b benchmark, unit string) []float64 {
 	var all []float64
 	for _, round := range o.rounds[b] {
@@ -79,12 +79,12 @@ func (o *output) all(b benchmark, unit string) []float64 {
 
 func median(all []float64) float64 { return quantile(all, 0.5) }
 
-// quartiles prints the median, and the quartiles in brackets.
+// quartiles returns the median as text, with the quartiles in parentheses.
 func quartiles(all []float64) string {
 	return fmt.Sprintf("%s (%s–%s)", short(median(all)), short(quantile(all, 0.25)), short(quantile(all, 0.75)))
 }
 
-// quantile interpolates between the two values closest to q.
+// quantile interpolates between the two values that are closest to the quantile q.
 func quantile(all []float64, q float64) float64 {
 	all = slices.Sorted(slices.Values(all))
 	at := q * float64(len(all)-1)
@@ -93,7 +93,7 @@ func quantile(all []float64, q float64) float64 {
 	return all[low] + (at-float64(low))*(all[high]-all[low])
 }
 
-// A table is a file with the results of a benchmark, in a section for each network.
+// A table is a file with the results of a benchmark. It has a section for each network.
 type table struct {
 	benchmark, file, title string
 	ratio                  string // heading of the ratios
@@ -105,10 +105,10 @@ var tables = []table{
 	{"Costs", "costs.md", "What protection costs", "× unprotected"},
 }
 
-// Titles are in the order of the chart's legend.
+// titles is in the order of the chart's legend.
 var titles = []struct {
 	way, title string
-	drawn      bool // in the chart
+	drawn      bool // whether the way is drawn in the chart
 }{
 	{"incr", "INCR", true},
 	{"get-incr", "GET, then INCR (the published sequence)", true},
@@ -128,7 +128,7 @@ var titles = []struct {
 	{"both", "both, blocks of 10,000", false},
 }
 
-// title returns the title of what b measured.
+// title returns the title of the way that b has measured.
 func (b benchmark) title() string {
 	for _, t := range titles {
 		if t.way == b.way {
@@ -168,7 +168,7 @@ func (t table) sections(o *output) string {
 	return text.String()
 }
 
-// short prints about three digits, because rounds do not agree on more.
+// short returns about three digits of v, because rounds do not agree on more.
 func short(v float64) string {
 	switch {
 	case v < 0.1:
@@ -181,7 +181,7 @@ func short(v float64) string {
 	return thousands(v)
 }
 
-// micro prints nanoseconds as microseconds.
+// micro returns nanoseconds as a text in microseconds.
 func micro(ns float64) string { return short(ns/1e3) + " µs" }
 
 func thousands(v float64) string {

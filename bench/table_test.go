@@ -12,8 +12,8 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// Three rounds of a benchmark become a row with medians. A result without the suffix for GOMAXPROCS is read, too, and
-// other lines are ignored.
+// Three rounds of a benchmark must become a row with medians. A result without the suffix for GOMAXPROCS must be
+// parsed, too, and other lines must be ignored.
 func TestTables(t *testing.T) {
 	o, err := parse(`cpu: Some CPU
 BenchmarkNext/network-of-2-ms/callers=1000/next-types-2   1  2 allocs/number  3000 numbers/s  0.5 numbers/s-ratio
@@ -43,8 +43,8 @@ PASS
 	}
 }
 
-// Two test binaries with the same library take turns in a few short rounds, and their output becomes all the files.
-// The figures are not checked, because the machine is busy.
+// Two test binaries with the same library take turns in a few short rounds. Their output must become all the files. The
+// figures are not checked, because the machine is busy.
 func TestAgainst(t *testing.T) {
 	redistest.Start(t) // skips the test if there is no server
 	dir := t.TempDir()
@@ -67,7 +67,7 @@ func TestAgainst(t *testing.T) {
 	}
 }
 
-// The figures of both READMEs come from the last measurement, and from that on another machine.
+// The figures of both READMEs must come from the last measurement, and from the one on another machine.
 func TestReadmeFigures(t *testing.T) {
 	near, far, _ := strings.Cut(text(t, "results/results.md"), "\n## Network of 2 ms")
 	other, _, _ := strings.Cut(text(t, "results/epyc.md"), "\n## Network of 2 ms")
@@ -79,7 +79,7 @@ func TestReadmeFigures(t *testing.T) {
 				return strings.Split(line, " | ")[column] + " "
 			}
 		}
-		return "" // was not measured
+		return "" // the row was not measured
 	}
 	readme := text(t, "README.md")
 	for _, callers := range []string{"1", "10", "100", "1,000"} {
@@ -101,7 +101,7 @@ func TestReadmeFigures(t *testing.T) {
 		}
 	}
 
-	rounded := func(row string) string { // to two digits, such as 770,000
+	rounded := func(row string) string { // returns two digits of a rate, such as 770,000
 		n, err := strconv.ParseFloat(strings.ReplaceAll(strings.TrimSpace(cell(near, row, rate)), ",", ""), 64)
 		if err != nil {
 			t.Fatal(row, err)
@@ -118,7 +118,7 @@ func TestReadmeFigures(t *testing.T) {
 	}
 }
 
-// The README's figures for gapless come from the last measurement.
+// The README's figures for gapless must come from the last measurement.
 func TestGaplessFigures(t *testing.T) {
 	cells := map[string]string{}
 	rate := regexp.MustCompile(`(?m)^\w+/(\w+)/callers=(\d+)/types=(\d+)-\d+\s+\d+\s+(\d+)(\d{3}) gapless/s\s+\d+ ` +

@@ -13,13 +13,13 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A call gets a number. Callers may use it concurrently, each with its own source of random numbers.
+// A call gets a number. Several callers may use it concurrently, each with its own source of random numbers.
 type call func(rnd *rand.Rand) error
 
-// A way is a way to get a number. Its title is in titles.
+// A way is one way of getting a number. Its title is in titles.
 type way struct {
 	id   string
-	open func(b *testing.B, s *server) call // makes the call ready: its period is open, or its key exists
+	open func(b *testing.B, s *server) call // returns the call after it has opened the period or created the key
 }
 
 var ways = []way{
@@ -39,7 +39,7 @@ func openIncr(_ *testing.B, s *server) call {
 	return func(*rand.Rand) error { return s.rdb.Incr(ctx, "plain").Err() }
 }
 
-// newNames counts the keys and types that were new.
+// newNames is the count of the new keys and types.
 var newNames atomic.Int64
 
 // openIncrNew increments a new key in every call.
@@ -47,7 +47,7 @@ func openIncrNew(_ *testing.B, s *server) call {
 	return func(*rand.Rand) error { return s.rdb.Incr(ctx, "new:"+strconv.FormatInt(newNames.Add(1), 10)).Err() }
 }
 
-// openGetIncr is the published sequence on an open day. If GET finds no counter, that sequence takes a lock.
+// openGetIncr is the published sequence on an open day. If GET found no counter, that sequence would take a lock.
 func openGetIncr(b *testing.B, s *server) call {
 	must(b, s.rdb.SetNX(ctx, "published", 0, 0).Err())
 	return func(*rand.Rand) error {
@@ -59,7 +59,7 @@ func openGetIncr(b *testing.B, s *server) call {
 }
 
 func openAutopipelined(b *testing.B, s *server) call {
-	pipeline, err := s.rdb.AutoPipeline() // its blocking form: Incr returns when the reply has arrived
+	pipeline, err := s.rdb.AutoPipeline() // the blocking form, in which Incr returns after the reply has arrived
 	must(b, err)
 	return func(*rand.Rand) error { return pipeline.Incr(ctx, "autopipelined").Err() }
 }
@@ -72,7 +72,7 @@ redis.call('GET', KEYS[1])
 redis.call('PTTL', KEYS[1])
 return redis.call('INCRBY', KEYS[1], ARGV[6])`)
 
-// openScript calls the script with as many keys and arguments as Next, which are about as long.
+// openScript calls the script with as many keys and arguments as Next uses, and of about the same length.
 func openScript(b *testing.B, s *server) call {
 	keys := []string{"script:{IS}:20211024", "script:{IS}"}
 	settings := "20211024 1635030000 1635116400 day UTC 00:00 #0123456789abcdef"
@@ -108,7 +108,7 @@ func opened(b *testing.B, c call) call {
 	return c
 }
 
-// openNext calls Next of a new generator for one type on an open day.
+// openNext calls Next of a new generator, for one type on an open day.
 func openNext(prefix string, opts ...serial.Option) func(*testing.B, *server) call {
 	return func(b *testing.B, s *server) call {
 		gen := newGenerator(b, s, prefix, opts...)
