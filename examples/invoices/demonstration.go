@@ -32,7 +32,7 @@ func demonstrate(ctx context.Context, zone *time.Location, log *slog.Logger) (st
 }
 
 // sample stores orders and invoices of the last 40 days, and closes the months before the current one. Some orders are
-// refused or deleted, so their numbers are missing.
+// rejected or deleted, so their numbers are missing.
 func sample(ctx context.Context, m *miniredis.Miniredis, file string, zone *time.Location, log *slog.Logger) error {
 	db, err := openDatabase(file)
 	if err != nil {
@@ -55,14 +55,14 @@ func sample(ctx context.Context, m *miniredis.Miniredis, file string, zone *time
 			}
 		}
 	}
-	m.SetTime(time.Time{}) // the clock runs again
-	m.ClockTTL(true)       // keys expire by it, from now on
+	m.SetTime(time.Time{}) // from now on, the clock runs
+	m.ClockTTL(true)       // and keys expire
 	return s.closeMonths(ctx, serial.OnDateOf(now))
 }
 
-// sampleOrder stores the order i of a day, and then an invoice, or a reason why there is none.
+// sampleOrder stores order i of a day, and then an invoice for it or a reason why there is none.
 func (s *service) sampleOrder(ctx context.Context, at time.Time, ago, i int) error {
-	if i == 4 { // the database refuses the amount, but the number has been taken
+	if i == 4 { // the database rejects the amount after the number was taken
 		_, _ = s.place(ctx, "Bob", 999_999_999)
 		return nil
 	}
@@ -70,7 +70,7 @@ func (s *service) sampleOrder(ctx context.Context, at time.Time, ago, i int) err
 	switch {
 	case err != nil || i == 1:
 		return err
-	case i == 2 && ago == 1: // with a database client, without a reason
+	case i == 2 && ago == 1: // deleted as with a database client, without a reason
 		_, err := s.db.ExecContext(ctx, "DELETE FROM orders WHERE number = ?", order)
 		return err
 	case i == 2 && ago%5 == 0:

@@ -13,8 +13,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// patience limits the time of a request.
-const patience = 10 * time.Second
+// requestTimeout limits the time of a request.
+const requestTimeout = 10 * time.Second
 
 // routes returns the handler of the service. page is the handler of the pages.
 func (s *service) routes(page http.Handler) http.Handler {
@@ -33,7 +33,7 @@ func (s *service) routes(page http.Handler) http.Handler {
 	}
 	mux.Handle("/numbers", page)
 	mux.Handle("/numbers/", page)
-	// Browsers add the proxy's cookies to requests from any page, so requests from pages of other sites are refused.
+	// Browsers add the proxy's cookies to requests from any page, so requests from pages of other sites are rejected.
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
@@ -49,7 +49,7 @@ func (s *service) postOrder(r *http.Request) (string, error) {
 func (s *service) postVoidOrder(r *http.Request) (string, error) {
 	by, err := user(r)
 	if err != nil || by == "" {
-		return "", cmp.Or[error](err, refusal("only users whom the login proxy names may void an order"))
+		return "", cmp.Or[error](err, refusal("only a user whose name the login proxy has set may void an order"))
 	}
 	return "void", s.voidOrder(r.Context(), r.PathValue("number"), r.FormValue("reason"), by)
 }
@@ -57,9 +57,9 @@ func (s *service) postVoidOrder(r *http.Request) (string, error) {
 // anonymous is the name of users without a login proxy. Only the demonstration sets it.
 var anonymous string
 
-// user returns who sent the request. The login proxy in front of the service sets X-Forwarded-User. It must overwrite
-// any such header from a browser, and the service must not be reachable without it. In your own service, use your own
-// authentication instead.
+// user returns the name of the user who sent the request. The login proxy in front of the service sets
+// X-Forwarded-User. It must overwrite this header in every request from a browser, and browsers must not be able to
+// bypass it. In your own service, use your own authentication instead.
 func user(r *http.Request) (string, error) {
 	names := r.Header.Values("X-Forwarded-User")
 	if len(names) > 1 {
@@ -73,10 +73,10 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// handle limits the time of f, and answers with the text that it returns, or with its error.
+// handle returns a handler that calls f with a time limit, and responds with the text or the error that f returns.
 func (s *service) handle(f func(*http.Request) (string, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
 		text, err := f(r.WithContext(ctx))
 		var refused refusal

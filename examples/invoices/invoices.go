@@ -9,9 +9,9 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// invoice stores the invoice of an order and returns its number, or the number of the invoice that the order has. A new
-// number and its invoice are committed together: if anything fails, the next invoice gets the number. The number prints
-// the date, and is the next one of that month.
+// invoice stores the invoice of an order and returns its number. If the order already has an invoice, it returns the
+// number of that invoice. A new number is the next one of the month, and contains the date. It is committed together
+// with its invoice: if anything fails, the next invoice gets the number.
 func (s *service) invoice(ctx context.Context, order string, date serial.When) (number string, err error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -22,7 +22,7 @@ func (s *service) invoice(ctx context.Context, order string, date serial.When) (
 	if err := row.Scan(&number); !errors.Is(err, sql.ErrNoRows) {
 		return number, err
 	}
-	// Take the number last: other transactions wait for it until this one ends.
+	// Take the number last, because other transactions that need a number wait until this one ends.
 	n, err := s.invoices.NextOn(ctx, tx, invoiceType, date)
 	if errors.Is(err, gapless.ErrPeriodClosed) {
 		return "", refusal("the month is closed")
@@ -54,7 +54,7 @@ func (s *service) voidInvoice(ctx context.Context, number string) error {
 	return nil
 }
 
-// closeMonths closes the months before the one that includes date: their invoices get no more numbers.
+// closeMonths closes all months before the one that contains date, so that their invoices get no more numbers.
 func (s *service) closeMonths(ctx context.Context, date serial.When) error {
 	_, start, _ := s.invoices.Scheme().Period(date)
 	tx, err := s.db.BeginTx(ctx, nil)

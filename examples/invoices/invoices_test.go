@@ -21,12 +21,12 @@ import (
 	"github.com/dailyserial/serial/examples/internal/exampletest"
 )
 
-// docs/page.md shows code of page.go.
+// The code in docs/page.md must be the code in page.go.
 func TestGuide(t *testing.T) {
 	exampletest.RequireCode(t, exampletest.ReadFile(t, "../../docs/page.md"), "page.go")
 }
 
-// The pages account for every sample document but one, and for what is sent afterwards.
+// The pages must account for every sample document except one, and for the documents that the test adds.
 func TestDemonstration(t *testing.T) {
 	exampletest.RequireSQLite(t)
 	t.Setenv("INVOICES_REDIS_URL", "")
@@ -50,7 +50,7 @@ func TestDemonstration(t *testing.T) {
 		var page string
 		require.Eventually(t, func() bool {
 			page = send(200, "GET", "/numbers/series?key="+key, "")
-			return strings.Contains(page, "were checked: ")
+			return strings.Contains(page, "The last complete check began on ")
 		}, 10*time.Second, 50*time.Millisecond)
 		require.Equal(t, unexplained, strings.Count(page, `<rect class="unexplained"`), page)
 		require.Equal(t, key == "INV", strings.Contains(page, ">closed<"))
@@ -69,8 +69,8 @@ func TestDemonstration(t *testing.T) {
 	require.Contains(t, send(200, "GET", "/numbers/find?number="+second, ""), "the customer left")
 }
 
-// Clients place orders and request invoices, and some give up. No invoice's number is missing, and every missing order
-// has a reason. The number of the last order is not issued again, although it is void and Redis loses everything.
+// Clients place orders and request invoices, and some give up. No invoice number may be missing, and every missing
+// order must have a reason. The number of the last order must not be issued again, although Redis loses its data.
 func TestAtOnce(t *testing.T) {
 	exampletest.RequireSQLite(t)
 	m := miniredis.RunT(t)
@@ -90,7 +90,7 @@ func TestAtOnce(t *testing.T) {
 	for range 8 {
 		clients.Go(func() {
 			for i := range 10 {
-				order, err := s.place(t.Context(), "Ada", int64(100_000_000+i%2)) // every other is refused
+				order, err := s.place(t.Context(), "Ada", int64(100_000_000+i%2)) // every second order is rejected
 				assert.Equal(t, i%2 == 1, err != nil)
 				ctx, leave := context.WithTimeout(t.Context(), rand.N(20*time.Millisecond))
 				_, _ = s.invoice(ctx, order, serial.At(now))

@@ -1,6 +1,6 @@
 // Command invoices is an HTTP service that numbers two kinds of documents. Orders get their numbers from Redis, which
-// is fast but leaves gaps. Invoices get theirs in the transaction that stores the invoice, so there are no gaps. Web
-// pages below /numbers/ account for every number. See README.md.
+// is fast but leaves gaps. Invoices get theirs in the transaction that stores the invoice, so there are no gaps. The
+// web pages below /numbers/ account for every number. See README.md.
 package main
 
 import (
@@ -17,23 +17,23 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
-	_ "time/tzdata" // time zones, for hosts that have no zone database
+	_ "time/tzdata" // time zone database for hosts without one
 
 	"github.com/redis/go-redis/v9"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // so that a second signal ends the process immediately
 	if err := run(ctx, os.Stdout, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
 		fmt.Fprintln(os.Stderr, "invoices:", err)
 		os.Exit(1)
 	}
 }
 
-// run serves until ctx ends. If neither Redis nor a database is set, it uses temporary ones with sample documents.
+// run serves requests until ctx ends. If neither Redis nor a database is set, it creates temporary sample data.
 func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
-	zone, err := time.LoadLocation(cmp.Or(os.Getenv("INVOICES_TZ"), "UTC")) // a new day begins at midnight there
+	zone, err := time.LoadLocation(cmp.Or(os.Getenv("INVOICES_TZ"), "UTC")) // zone in which days begin at midnight
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
 	}
 	_, _ = fmt.Fprintf(out, "Look at http://%s/numbers/\n", listener.Addr())
 
-	server := &http.Server{Handler: s.routes(page), ReadTimeout: patience, WriteTimeout: 2 * patience}
+	server := &http.Server{Handler: s.routes(page), ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	select {
@@ -76,8 +76,8 @@ func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
 	}
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), server.WriteTimeout)
 	defer cancel()
-	err = server.Shutdown(limit)                   // after the current requests
-	return errors.Join(err, s.orders.Flush(limit)) // stores what is known about unused numbers
+	err = server.Shutdown(limit)                   // waits for the current requests
+	return errors.Join(err, s.orders.Flush(limit)) // waits until unused numbers are explained in the register
 }
 
 // openDatabase opens an SQLite file. With _txlock=immediate, a transaction locks the file when it begins. Otherwise, it

@@ -9,8 +9,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// place stores an order and returns its number. It takes the number first, outside of any transaction, because Redis
-// cannot take a number back. If the order cannot be stored, its number is missing, and the register has the reason.
+// place stores an order and returns its number. It takes the number first, outside any transaction, because Redis
+// cannot take a number back. If the order cannot be stored, its number is missing. The register contains the reason.
 func (s *service) place(ctx context.Context, customer string, cents int64) (string, error) {
 	n, err := s.orders.NextNumber(ctx, orderType)
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *service) place(ctx context.Context, customer string, cents int64) (stri
 	if err == nil {
 		return n.String(), nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // the client may have disconnected
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout) // the client may have disconnected
 	defer cancel()
 	e, failed := s.orders.Scheme().Explanation(n, n, "the order could not be stored", "")
 	if failed = cmp.Or(failed, s.register.Explain(ctx, e)); failed != nil {
@@ -30,7 +30,7 @@ func (s *service) place(ctx context.Context, customer string, cents int64) (stri
 	return "", err
 }
 
-// voidOrder deletes an order that has no invoice, and stores why its number is missing, in one transaction.
+// voidOrder deletes an order that has no invoice, and stores why its number is missing, in the same transaction.
 func (s *service) voidOrder(ctx context.Context, number, reason, by string) error {
 	n, err := s.orders.Scheme().Parse(number)
 	if err != nil {
@@ -59,9 +59,9 @@ func (s *service) voidOrder(ctx context.Context, number, reason, by string) erro
 	return tx.Commit()
 }
 
-// lastOrder is the floor of the orders' Generator: the last sequence of a day that was used. Deleted orders count,
-// because their numbers may be on paper, and so do numbers that an operator has skipped. Other possible reasons do not
-// count: if a reply is lost, its range reaches up to the largest number.
+// lastOrder is the floor of the orders' Generator. It returns the last sequence of a day that was used. Deleted orders
+// count, because their numbers may be on paper, and so do numbers that an operator has skipped. Other possible reasons
+// do not count, because the range of a lost reply, for example, ends at the largest possible number.
 func (s *service) lastOrder(ctx context.Context, typ string, start time.Time) (last int64, err error) {
 	row := s.db.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM orders WHERE day = ?", start.Format(time.DateOnly))
 	if err := row.Scan(&last); err != nil {

@@ -41,7 +41,7 @@ BEGIN
 	SELECT RAISE(ABORT, 'invoices are voided, not deleted');
 END`
 
-// A service stores orders and invoices. It is safe for use by any number of goroutines.
+// A service stores orders and invoices. It is safe for concurrent use.
 type service struct {
 	db       *sql.DB
 	zone     *time.Location
@@ -65,14 +65,14 @@ func newService(ctx context.Context, rdb redis.UniversalClient, db *sql.DB, zone
 	if err := s.register.CreateTable(ctx); err != nil {
 		return nil, err
 	}
-	// Redis keeps each day's counter for 400 days, so that the pages can account for them. If Redis loses a counter, it
-	// continues above lastOrder. The register's hooks store which numbers no caller has received, and why.
+	// Redis keeps the counter of each day for 400 days, so that the pages can account for its numbers. If Redis loses a
+	// counter, the series continues above lastOrder. The register's hooks explain numbers that no caller has received.
 	opts = append(opts, serial.WithLocation(zone), serial.WithRetention(400), serial.WithFloor(s.lastOrder),
 		serial.WithHooks(s.register.Hooks(s.notStored)), serial.WithHooks(serial.LogHooks(log)))
 	if s.orders, err = serial.New(rdb, opts...); err != nil {
 		return nil, err
 	}
-	// Invoices print the day, and begin again at 00001 every month.
+	// Invoice numbers contain the day, and begin again at 00001 every month.
 	scheme, err := serial.NewScheme(serial.WithLocation(zone), serial.WithPeriod(serial.PerMonth),
 		serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:5}"))
 	if err != nil {
@@ -86,5 +86,5 @@ func newService(ctx context.Context, rdb redis.UniversalClient, db *sql.DB, zone
 
 // notStored logs an explanation that the register could not store.
 func (s *service) notStored(e serial.Explanation, err error) {
-	s.log.Error("not in the register", "type", e.Type, "first", e.First, "last", e.Last, "reason", e.Reason, "err", err)
+	s.log.Error("unstored explanation", "type", e.Type, "first", e.First, "last", e.Last, "reason", e.Reason, "err", err)
 }

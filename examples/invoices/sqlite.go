@@ -2,5 +2,5 @@
 
 package main
 
-// The SQLite driver takes a quarter of an hour to compile with the race detector, so such builds lack a database.
+// With the race detector, the SQLite driver takes a quarter of an hour to compile. So such builds have no database.
 import _ "modernc.org/sqlite"

@@ -12,14 +12,14 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// demonstrate starts a Redis in memory and chooses a temporary SQLite file, FOR DEMONSTRATION ONLY. stop deletes their
-// data. In your own service, delete this file.
+// demonstrate starts a Redis in memory and chooses a temporary SQLite file, FOR DEMONSTRATION ONLY. stop deletes both.
+// In your own service, delete this file.
 func demonstrate() (stop func(), err error) {
 	m, err := miniredis.Run()
 	if err != nil {
 		return nil, err
 	}
-	m.ClockTTL(true) // keys expire in real time
+	m.ClockTTL(true) // makes keys expire
 	addReplicationID(m)
 	folder, err := os.MkdirTemp("", "orders")
 	stop = func() {
@@ -30,7 +30,7 @@ func demonstrate() (stop func(), err error) {
 		os.Setenv("ORDERS_DATABASE", filepath.Join(folder, "orders.db")))
 }
 
-// addReplicationID adds the replication ID that a ledger reads, and that a miniredis lacks.
+// addReplicationID adds the replication ID, which a ledger needs and miniredis lacks.
 func addReplicationID(m *miniredis.Miniredis) {
 	info := fmt.Sprintf("role:master\r\nmaster_replid:%040x\r\n", time.Now().UnixNano())
 	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {

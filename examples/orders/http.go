@@ -13,13 +13,13 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// patience limits the time of a request. After that, the client is asked to repeat it with the same key.
-const patience = 5 * time.Second
+// requestTimeout limits the time of a request. After that, the client is asked to repeat it with the same key.
+const requestTimeout = 5 * time.Second
 
 func (s *service) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
 		o, created, err := s.create(r.WithContext(ctx))
 		switch {
@@ -31,27 +31,27 @@ func (s *service) routes() http.Handler {
 			write(w, http.StatusOK, o)
 		}
 	})
-	// Browsers add the proxy's cookies to requests from any page, so requests from pages of other sites are refused.
+	// Browsers add the proxy's cookies to requests from any page, so requests from pages of other sites are rejected.
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
 // create places the order that is in a request.
 //
 // The proxy in front of this service authenticates customers and sets X-Forwarded-User, as oauth2-proxy does. It must
-// overwrite any such header from a customer, and this service must not be reachable without the proxy. In your own
+// overwrite this header in every request from a customer, and customers must not be able to bypass it. In your own
 // service, use your own authentication instead.
 func (s *service) create(r *http.Request) (o order, created bool, err error) {
 	customer, key := r.Header.Get("X-Forwarded-User"), r.Header.Get("Idempotency-Key")
 	if customer == "" || key == "" || len(key) > 128 {
-		return o, false, refusal{http.StatusBadRequest, "want the headers X-Forwarded-User, from the proxy, and " +
-			"Idempotency-Key, of 1 to 128 bytes, the same for each attempt at one order"}
+		return o, false, refusal{http.StatusBadRequest, "want the header X-Forwarded-User from the proxy, and the header " +
+			"Idempotency-Key with 1 to 128 bytes, which are the same for each attempt to place an order"}
 	}
 	var body struct {
 		AmountCents int64 `json:"amount_cents"`
 	}
 	err = json.NewDecoder(io.LimitReader(r.Body, 64<<10)).Decode(&body)
 	if err != nil || body.AmountCents < 1 {
-		return o, false, refusal{http.StatusBadRequest, `want a body such as {"amount_cents": 1250}, with at least 1`}
+		return o, false, refusal{http.StatusBadRequest, `want a body such as {"amount_cents": 1250}; the minimum is 1`}
 	}
 	return s.place(r.Context(), key, draft{customer, body.AmountCents})
 }
@@ -64,10 +64,10 @@ type refusal struct {
 
 func (r refusal) Error() string { return r.detail }
 
-// permanent lists the errors that last until an operator acts. After any other error, a client may try again.
+// permanent contains the errors that last until an operator acts. After any other error, a client may try again.
 var permanent = []error{serial.ErrExhausted, serial.ErrCounterLost, serial.ErrClockSkew, serial.ErrConflict}
 
-// fail answers a request that failed. If the client cannot correct the error, it is logged.
+// fail responds to a request that has failed. It logs the error if the client cannot correct it.
 func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var refused refusal
 	switch {
@@ -76,10 +76,10 @@ func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return // the client has disconnected
 	default:
 		refused = refusal{http.StatusServiceUnavailable, "orders are temporarily unavailable; retry with the same key"}
-		// The library's errors contain PROGRAM where the service's own command belongs.
+		// The library's errors contain PROGRAM in place of the name of the service's command.
 		cause := strings.ReplaceAll(err.Error(), "PROGRAM", "orders-serial")
 		if slices.ContainsFunc(permanent, func(p error) bool { return errors.Is(err, p) }) {
-			s.log.Error("needs an operator", "err", cause)
+			s.log.Error("an operator has to act", "err", cause)
 		} else { // Redis or the database is slow or unreachable
 			s.log.Warn("unavailable", "err", cause)
 			w.Header().Set("Retry-After", "1")

@@ -20,14 +20,14 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // so that a second signal ends the process immediately
 	if err := run(ctx, os.Stdout, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
 		fmt.Fprintln(os.Stderr, "orders:", err)
 		os.Exit(1)
 	}
 }
 
-// run serves until ctx ends. If neither Redis nor a database is set, it uses temporary ones, for demonstration.
+// run serves requests until ctx ends. If neither Redis nor a database is set, it uses temporary ones for demonstration.
 func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
 	if os.Getenv("ORDERS_REDIS_URL") == "" && os.Getenv("ORDERS_DATABASE") == "" {
 		stop, err := demonstrate()
@@ -57,15 +57,15 @@ curl -i http://%[1]s/orders -H 'X-Forwarded-User: Ada' -H 'Idempotency-Key: firs
 
 	server := &http.Server{
 		Handler:      (&service{gen: gen.Generator, db: gen.DB, log: log}).routes(),
-		ReadTimeout:  patience,
-		WriteTimeout: 3 * patience, // includes the time for reading the body
+		ReadTimeout:  requestTimeout,
+		WriteTimeout: 3 * requestTimeout, // also includes the time for reading the body
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	select {
 	case err := <-served:
 		return err
-	case <-ctx.Done(): // let current requests finish
+	case <-ctx.Done(): // wait for the current requests
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), server.WriteTimeout)
 		defer cancel()
 		return server.Shutdown(limit)

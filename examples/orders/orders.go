@@ -16,7 +16,7 @@ import (
 // schema creates the table of orders. In production, leave this to your migrations.
 //
 // Both UNIQUE constraints are needed. The one on the customer's key prevents a repeated request from creating a second
-// order. The one on the number is a safety net. PostgreSQL and SQLite compare text byte by byte, but MySQL does so only
+// order. The one on the number is a safety net. PostgreSQL and SQLite compare text byte by byte. MySQL does so only
 // with COLLATE utf8mb4_bin.
 const schema = `
 CREATE TABLE IF NOT EXISTS orders (
@@ -38,8 +38,8 @@ type order struct {
 	draft
 }
 
-// A service stores orders. It is safe for use by any number of goroutines, and any number of processes may share its
-// Redis and database.
+// A service stores orders. It is safe for concurrent use, and any number of processes may share its Redis and
+// database.
 type service struct {
 	gen *serial.Generator
 	db  *sql.DB
@@ -49,13 +49,13 @@ type service struct {
 // place stores one order for each key of a customer, however often the request is repeated. It reports whether this
 // call has created the order.
 func (s *service) place(ctx context.Context, key string, d draft) (o order, created bool, err error) {
-	// The table remembers a request for ever, Redis only for 48 hours. So look in the table first.
+	// The table contains a request forever, but Redis only for 48 hours. So check the table first.
 	o, err = s.byKey(ctx, d.Customer, key)
 	if errors.Is(err, sql.ErrNoRows) {
 		if created, err = s.insert(ctx, key, d); err != nil {
 			return o, false, err
 		}
-		o, err = s.byKey(ctx, d.Customer, key) // fails if another order has the number already
+		o, err = s.byKey(ctx, d.Customer, key) // fails if another order already has the number
 	}
 	if err == nil && o.draft != d {
 		err = refusal{http.StatusUnprocessableEntity, "this Idempotency-Key was used for another order"}
@@ -63,10 +63,10 @@ func (s *service) place(ctx context.Context, key string, d draft) (o order, crea
 	return o, created, err
 }
 
-// insert takes a number and inserts the order. If the same request runs twice at once, both calls get the same number,
-// the table accepts one of them, and created is false for the other.
+// insert takes a number and inserts the order. If two calls run for the same request, both get the same number, but the
+// table accepts only one of the orders. For the other one, created is false.
 func (s *service) insert(ctx context.Context, key string, d draft) (created bool, err error) {
-	// If an earlier attempt has got a number and then failed, NextOnce returns the same number again.
+	// If an earlier attempt got a number and then failed, NextOnce returns the same number again.
 	number, err := s.gen.NextOnce(ctx, numbers.Type, requestID(d.Customer, key))
 	if err != nil {
 		return false, err
@@ -80,13 +80,13 @@ func (s *service) insert(ctx context.Context, key string, d draft) (created bool
 	return rows == 1, err
 }
 
-// requestID returns a different ID for each customer and key. %q keeps the two apart, and the hash has a length that
-// NextOnce accepts.
+// requestID returns a different ID for each customer and key. %q separates the two, and the length of the hash is
+// within the limits of NextOnce.
 func requestID(customer, key string) string {
 	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q %q", customer, key)))
 }
 
-// byKey finds a customer's order. If there is none, the error is sql.ErrNoRows.
+// byKey returns the customer's order with the given key. If there is none, the error is sql.ErrNoRows.
 func (s *service) byKey(ctx context.Context, customer, key string) (o order, err error) {
 	row := s.db.QueryRowContext(ctx, `SELECT number, customer, amount_cents FROM orders
 		WHERE customer = $1 AND idempotency_key = $2`, customer, key)

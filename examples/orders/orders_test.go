@@ -40,7 +40,7 @@ func zoneAt(hour int) string {
 	return fmt.Sprintf("Etc/GMT%+d", time.Now().UTC().Hour()-hour) // the names have the opposite sign
 }
 
-// post sends an order, and returns the status, the header and the answer, without the line break at its end.
+// post sends an order, and returns the status, the header and the body, without the line break at the end of the body.
 func post(ctx context.Context, address, customer, key, body string) (int, http.Header, string, error) {
 	r, err := http.NewRequestWithContext(ctx, "POST", address+"/orders", strings.NewReader(body))
 	if err != nil {
@@ -53,11 +53,11 @@ func post(ctx context.Context, address, customer, key, body string) (int, http.H
 		return 0, nil, "", err
 	}
 	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
-	return response.StatusCode, response.Header, strings.TrimSpace(string(answer)), err
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, response.Header, strings.TrimSpace(string(text)), err
 }
 
-// If nothing is set, the program is a demonstration. Each key of a customer gets one order. A refusal takes no number.
+// Without settings, the program is a demonstration. Each key must get one order, and a rejected request no number.
 func TestDemonstration(t *testing.T) {
 	exampletest.RequireSQLite(t)
 	t.Setenv("ORDERS_REDIS_URL", "")
@@ -66,7 +66,7 @@ func TestDemonstration(t *testing.T) {
 	for _, row := range []struct {
 		customer, key, body string
 		status              int
-		answer              string
+		response            string
 	}{
 		{"Ada", "first", `{"amount_cents": 1250}`, 201, `^{"number":"IS\d{8}0001","customer":"Ada","amount_cents":1250}$`},
 		{"Ada", "first", `{"amount_cents": 1250}`, 200, `^{"number":"IS\d{8}0001","customer":"Ada","amount_cents":1250}$`},
@@ -74,13 +74,13 @@ func TestDemonstration(t *testing.T) {
 		{"Ada", "first", `{"amount_cents": 1251}`, 422, "was used for another order"},
 		{"", "second", `{"amount_cents": 1250}`, 400, "X-Forwarded-User"},
 		{"Ada", "", `{"amount_cents": 1250}`, 400, "Idempotency-Key"},
-		{"Ada", "second", `{"amount_cents": 0}`, 400, "at least 1"},
+		{"Ada", "second", `{"amount_cents": 0}`, 400, "the minimum is 1"},
 		{"Ada", "second", `{"amount_cents": 1250}`, 201, `0003"`},
 	} {
-		status, _, answer, err := post(t.Context(), address, row.customer, row.key, row.body)
+		status, _, response, err := post(t.Context(), address, row.customer, row.key, row.body)
 		require.NoError(t, err)
 		require.Equal(t, row.status, status, "%+v: %s", row, log())
-		require.Regexp(t, row.answer, answer)
+		require.Regexp(t, row.response, response)
 	}
 }
 
@@ -88,33 +88,33 @@ func TestDemonstration(t *testing.T) {
 // must get one number, and no number may have two keys.
 func TestLoss(t *testing.T) {
 	m := setUp(t)
-	one, _ := exampletest.Start(t, "ORDERS_ADDR", run)
+	first, _ := exampletest.Start(t, "ORDERS_ADDR", run)
 	other, _ := exampletest.Start(t, "ORDERS_ADDR", run)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var mu sync.Mutex
-	keys := map[string]string{} // by answer
+	keys := map[string]string{} // by response
 	var clients sync.WaitGroup
 	for i := range 80 {
 		clients.Go(func() {
 			key := fmt.Sprint("key-", i)
 			impatient, leave := context.WithTimeout(ctx, rand.N(5*time.Millisecond))
-			_, _, _, _ = post(impatient, one, "Ada", key, `{"amount_cents": 1}`)
+			_, _, _, _ = post(impatient, first, "Ada", key, `{"amount_cents": 1}`)
 			leave()
 			if i%30 == 0 {
 				m.FlushAll()
 			}
-			for _, address := range []string{one, other} {
+			for _, address := range []string{first, other} {
 				clients.Go(func() {
-					status, _, answer, err := post(ctx, address, "Ada", key, `{"amount_cents": 1}`)
+					status, _, response, err := post(ctx, address, "Ada", key, `{"amount_cents": 1}`)
 					for ; status == http.StatusServiceUnavailable; time.Sleep(10 * time.Millisecond) {
-						status, _, answer, err = post(ctx, address, "Ada", key, `{"amount_cents": 1}`)
+						status, _, response, err = post(ctx, address, "Ada", key, `{"amount_cents": 1}`)
 					}
 					mu.Lock()
 					defer mu.Unlock()
 					assert.NoError(t, err)
-					assert.Contains(t, []string{"", key}, keys[answer], "two keys got %s", answer)
-					keys[answer] = key
+					assert.Contains(t, []string{"", key}, keys[response], "two keys got %s", response)
+					keys[response] = key
 				})
 			}
 		})

@@ -1,4 +1,4 @@
-// Package migrating has the code of docs/migrating.md.
+// Package migrating contains the code of docs/migrating.md.
 package migrating
 
 import (

@@ -21,18 +21,18 @@ func TestGuide(t *testing.T) {
 	exampletest.RequireCode(t, exampletest.ReadFile(t, "../../../docs/migrating.md"), "migrate.go")
 }
 
-// newRedis returns a Redis whose clock stands still, and the day on it.
+// newRedis returns a Redis whose clock does not run, and the day that the clock shows.
 func newRedis(t *testing.T) (rdb redis.UniversalClient, day string) {
 	now := time.Now().UTC()
 	return serialtest.NewRedis(t, now).Client(), now.Format("20060102")
 }
 
-// from returns a function that takes a number of IS, like those of the old systems below.
+// from returns a function that takes a number of IS, like the functions of the old systems below.
 func from(t *testing.T, gen *serial.Generator) func() (string, error) {
 	return func() (string, error) { return gen.Next(t.Context(), "IS") }
 }
 
-// issue has every source issue ten numbers, all at the same time.
+// issue makes every source issue ten numbers, all sources at the same time.
 func issue(t *testing.T, sources ...func() (string, error)) (all []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -52,7 +52,7 @@ func issue(t *testing.T, sources ...func() (string, error)) (all []string) {
 	return all
 }
 
-// untilRefused starts a source that issues numbers until it fails, as a forgotten process does. result waits for that.
+// untilRefused starts a source that issues numbers until it fails, like a forgotten process. result waits for its end.
 func untilRefused(next func() (string, error)) (result func() ([]string, error)) {
 	var all []string
 	ended := make(chan error, 1)
@@ -69,7 +69,7 @@ func untilRefused(next func() (string, error)) (result func() ([]string, error))
 	return func() ([]string, error) { err := <-ended; return all, err }
 }
 
-// requireAll requires the numbers of a day from 1 on, each once and without a gap.
+// requireAll requires that the numbers of a day begin with 1, have no gap, and occur once each.
 func requireAll(t *testing.T, day string, got []string) {
 	t.Helper()
 	slices.Sort(got)
@@ -78,7 +78,7 @@ func requireAll(t *testing.T, day string, got []string) {
 	}
 }
 
-// The new system closes the old counter while a forgotten process still uses it.
+// The new system closes the old counter while a forgotten process is still using it. No number may be issued twice.
 func TestCutOver(t *testing.T) {
 	rdb, day := newRedis(t)
 	old := func() (string, error) {
@@ -94,7 +94,7 @@ func TestCutOver(t *testing.T) {
 	require.ErrorContains(t, err, "not an integer")
 	all = append(all, more...)
 
-	// Back, as in the guide, and forward again.
+	// Return to the old system, as in the guide, and then to the new one again.
 	last, err := gen.Peek(t.Context(), "IS")
 	require.NoError(t, err)
 	require.NoError(t, rdb.Set(t.Context(), "IS"+day, last.Seq, redis.KeepTTL).Err())
@@ -105,7 +105,7 @@ func TestCutOver(t *testing.T) {
 	requireAll(t, day, append(all, issue(t, from(t, gen))...))
 }
 
-// The guide's statements close the sequence while a forgotten process uses it, and reopen it.
+// The guide's statements must close the sequence while a forgotten process is using it, and reopen it.
 func TestSequence(t *testing.T) {
 	db, _ := exampletest.PostgreSQL(t, "CREATE SEQUENCE order_numbers")
 	guide := strings.Join(strings.Fields(exampletest.ReadFile(t, "../../../docs/migrating.md")), " ")

@@ -19,7 +19,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// The guide has every call of routers.go.
+// The guide must contain every call in routers.go.
 func TestGuide(t *testing.T) {
 	call := regexp.MustCompile(`(?m)^\t((?:mux|router)\.(?:Handle|Any)\(.*\))$`)
 	calls := call.FindAllStringSubmatch(exampletest.ReadFile(t, "routers.go"), -1)
@@ -29,7 +29,7 @@ func TestGuide(t *testing.T) {
 	}
 }
 
-// Each router passes all paths and methods to the pages, which take forms from a trusted origin only.
+// Each router must pass all paths and methods to the pages. The pages accept forms only from a trusted origin.
 func TestRouters(t *testing.T) {
 	gin.SetMode(gin.ReleaseMode)
 	gen, _ := serialtest.New(t, time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))

@@ -1,4 +1,4 @@
-// Package page mounts the pages of serialpage on the routers that docs/page.md lists.
+// Package page mounts the pages of serialpage in the routers that docs/page.md lists.
 package page
 
 import (

@@ -1,4 +1,4 @@
-// Package ranges has the code of docs/business-numbers.md for a range that an office has authorised.
+// Package ranges contains the code of docs/business-numbers.md for a range that an office has authorised.
 package ranges
 
 import (

@@ -21,7 +21,7 @@ func TestGuide(t *testing.T) {
 	exampletest.RequireCode(t, section, "ranges.go")
 }
 
-// The next range begins before the first one is used up. The numbers in between are explained, and the audit is clean.
+// The next range begins before the first is used up. The numbers in between must be explained, and the audit clean.
 func TestNextRange(t *testing.T) {
 	ctx, today := t.Context(), serial.OnDateOf(time.Now().UTC())
 	later := serial.OnDateOf(time.Now().UTC().AddDate(1, 0, 0))

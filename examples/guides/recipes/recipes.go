@@ -1,4 +1,4 @@
-// Package recipes has the code of its README.
+// Package recipes contains the code of its README.
 package recipes
 
 import (

@@ -1,4 +1,4 @@
-// Package transactions has the code of docs/transactions.md.
+// Package transactions contains the code of docs/transactions.md.
 package transactions
 
 import (

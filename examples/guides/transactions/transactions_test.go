@@ -14,7 +14,7 @@ func TestGuide(t *testing.T) {
 	exampletest.RequireCode(t, exampletest.ReadFile(t, "../../../docs/transactions.md"), "transactions.go")
 }
 
-// Each function stores the number that it returns.
+// Each function must store the number that it returns.
 func TestPlace(t *testing.T) {
 	db, _ := exampletest.PostgreSQL(t, "CREATE TABLE orders (number text UNIQUE, request text UNIQUE, customer text)")
 	gen, r := serialtest.New(t, time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))
@@ -23,7 +23,7 @@ func TestPlace(t *testing.T) {
 	second, err := placeOnce(t.Context(), gen, db, "request", "Ada")
 	require.NoError(t, err)
 
-	r.Advance(72 * time.Hour) // now only the row has the number of the request
+	r.Advance(72 * time.Hour) // after that, only the row contains the number of the request
 	again, err := placeOnce(t.Context(), gen, db, "request", "Ada")
 	require.NoError(t, err)
 	require.Equal(t, second, again)

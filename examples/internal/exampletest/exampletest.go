@@ -1,4 +1,4 @@
-// Package exampletest has helpers for the tests of the examples.
+// Package exampletest contains helpers for the tests of the examples.
 package exampletest
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ReadFile returns the text of a file, named relative to the package under test.
+// ReadFile returns the text of a file. The name is relative to the package under test.
 func ReadFile(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -29,7 +29,7 @@ func ReadFile(t *testing.T, name string) string {
 	return strings.ReplaceAll(string(text), "\r\n", "\n")
 }
 
-// RequireCode requires that all Go code in a text is in a file.
+// RequireCode requires that a file contains all Go code of a text.
 func RequireCode(t *testing.T, text, file string) {
 	t.Helper()
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1)
@@ -39,8 +39,8 @@ func RequireCode(t *testing.T, text, file string) {
 	}
 }
 
-// PostgreSQL executes statements in a new schema on the server that SERIAL_POSTGRES_DSN names, or on the one at the
-// usual port, and returns the schema's address. With SERIAL_REQUIRE_SQL=1, a missing server is a failure.
+// PostgreSQL executes statements in a new schema, and returns the address of the schema. SERIAL_POSTGRES_DSN sets the
+// server. If there is no server, the test is skipped or, with SERIAL_REQUIRE_SQL=1, fails.
 func PostgreSQL(t *testing.T, statements ...string) (db *sql.DB, dsn string) {
 	t.Helper()
 	if dsn = os.Getenv("SERIAL_POSTGRES_DSN"); dsn == "" {

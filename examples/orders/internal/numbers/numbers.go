@@ -1,5 +1,5 @@
-// Package numbers makes the Generator of order numbers. The service and its command, orders-serial, share this package,
-// so that both have the same settings.
+// Package numbers creates the Generator of order numbers. The service and its command, orders-serial, share this
+// package, so that both have the same settings.
 package numbers
 
 import (
@@ -10,7 +10,7 @@ import (
 	"os"
 	"strings"
 	"time"
-	_ "time/tzdata" // time zones, for hosts that have no zone database
+	_ "time/tzdata" // time zone database for hosts without one
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/redis/go-redis/v9"
@@ -19,11 +19,11 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// Type begins every order's number.
+// Type is the beginning of every order number.
 const Type = "IS"
 
-// block is how many numbers the ledger reserves at a time. Each loss of Redis's data skips at most that many of the
-// day's 9,999 numbers.
+// block is the count of numbers that the ledger reserves at a time. Each time Redis loses its data, at most so many of
+// the day's 9,999 numbers are skipped.
 const block = 100
 
 // A Generator issues order numbers. Its ledger is in the database of the orders.
@@ -34,9 +34,9 @@ type Generator struct {
 }
 
 // Open returns a Generator with the settings in the environment, which must be the same for all processes. It does not
-// connect to Redis or the database, so the command also works while one of them is down, and can say what is wrong.
+// connect to Redis or the database. So the command also works while one of them is down, and can print the cause.
 func Open(log *slog.Logger) (*Generator, error) {
-	zone, err := time.LoadLocation(cmp.Or(os.Getenv("ORDERS_TZ"), "UTC")) // a new day begins at midnight there
+	zone, err := time.LoadLocation(cmp.Or(os.Getenv("ORDERS_TZ"), "UTC")) // zone in which days begin at midnight
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func Open(log *slog.Logger) (*Generator, error) {
 	return &Generator{gen, db, ledger}, err
 }
 
-// openDatabase opens PostgreSQL, if name is a URL, or else an SQLite file.
+// openDatabase opens PostgreSQL if name is a URL, and otherwise an SQLite file.
 func openDatabase(name string) (*sql.DB, sqlledger.Dialect, error) {
 	switch {
 	case name == "":

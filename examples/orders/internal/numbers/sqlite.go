@@ -2,5 +2,5 @@
 
 package numbers
 
-// The SQLite driver takes a quarter of an hour to compile with the race detector, so such builds have only PostgreSQL.
+// With the race detector, the SQLite driver takes a quarter of an hour to compile. So such builds have only PostgreSQL.
 import _ "modernc.org/sqlite"
