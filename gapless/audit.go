@@ -155,8 +155,8 @@ type periodRow struct {
 // history returns the rows of the latest periods of a series, newest first. It returns at most as many rows as the
 // given number of periods.
 func (g *Generator) history(ctx context.Context, q Querier, series string, periods int) (rows []periodRow, err error) {
-	allLabels := []byte{0xff} // greater than every label
-	a := arguments{"series": []byte(series), "before": allLabels, "limit": int64(periods)}
+	end := []byte{0xff} // greater than every label
+	a := arguments{"series": []byte(series), "before": end, "limit": int64(periods)}
 	several, ok := q.(interface {
 		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	})

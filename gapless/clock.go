@@ -12,8 +12,8 @@ import (
 // wall clock do not matter.
 //
 // The result is late by the time that the reply took to arrive, but it is never ahead. Therefore no caller begins a
-// period too early. If it did, it could keep the row of the next period locked while it waits for the row of this one,
-// which could cause a deadlock.
+// period too early. Such a caller could keep the row of the next period locked while it waits for the row of the
+// current one, which could cause a deadlock.
 type clock struct{ time, readAt time.Time }
 
 func (c *clock) now() time.Time { return c.time.Add(time.Since(c.readAt)) }

@@ -57,7 +57,7 @@ var ErrPeriodOpen = errors.New("gapless: period has not ended")
 //
 // If the database has ended the transaction, ClosePeriods returns an error, and nothing was closed. Every other error,
 // for example after a deadlock, wraps the driver's error. If ctx has ended, it also matches the error of ctx. You must
-// then roll tx back, and nothing was closed.
+// then roll tx back, and nothing is closed.
 func (g *Generator) ClosePeriods(ctx context.Context, tx Tx, typ string, before serial.When) error {
 	what := "close periods of " + typ
 	series, end, err := g.boundary(typ, before, what)
@@ -180,9 +180,9 @@ func (g *Generator) nameBoundary(start time.Time) string {
 	return serial.At(start).String()
 }
 
-// changeEnd stores end as the end of the last closed period. If closes is true, it does so only if more periods are
-// closed afterwards, and otherwise only if fewer are. If the periods cannot be closed or reopened in this transaction,
-// changeEnd rolls back to a savepoint, so that nothing is written.
+// changeEnd stores end as the end of the last closed period. If closes is true, it does this only if more periods are
+// closed afterwards. If closes is false, it does this only if fewer periods are closed afterwards. If the periods
+// cannot be closed or reopened in this transaction, changeEnd rolls back to a savepoint, so that nothing is written.
 func (g *Generator) changeEnd(ctx context.Context, tx Tx, typ, series, what string, end int64, closes bool) error {
 	exec := func(query string) error {
 		_, err := tx.ExecContext(ctx, query)

@@ -51,8 +51,8 @@ var mySQL = statements{
 	flaw: `SELECT CASE engine WHEN 'InnoDB' THEN '-' ELSE concat('its engine is ', coalesce(engine, 'none')) END
 			FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{name}'`,
 	quote: "`",
-	// This is the time at which the statement began. It is before the wait for the row's lock only if the same statement
-	// waits for the lock.
+	// This is the time at which the statement began. If the statement itself waits for the row's lock, it is the time
+	// before this wait.
 	now: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 	// MySQL evaluates assignments from left to right, so last has its old value until it is assigned. LAST_INSERT_ID
 	// does not change, because the tables have no AUTO_INCREMENT. Without FOR UPDATE, a transaction at REPEATABLE READ

@@ -45,8 +45,8 @@ func (g *Generator) NextN(ctx context.Context, tx Tx, typ string, n int) ([]seri
 
 // NextOn takes the next number of the period that contains date, regardless of the database's clock. Use it for
 // documents with an earlier or later date. Pass the date of the document with [serial.On] or [serial.OnDateOf], or with
-// [serial.At] if the template prints the time of day. The printed date is the business date of date, by the scheme's
-// time zone and day start.
+// [serial.At] if the template prints the time of day. The number prints the business date of its argument, by the
+// scheme's time zone and day start.
 //
 // NextOn returns the errors of [Generator.Next]. In particular, the error is [ErrPeriodClosed] if
 // [Generator.ClosePeriods] has closed the period. NextOn also returns an error if date is in no period, or if no number
