@@ -149,7 +149,7 @@ func auditError(ctx context.Context, s *Series, p period, err error) error {
 		text: "Nothing is known about this period. Either no number was issued in it, or its data has been deleted."}
 }
 
-// noTexts is an empty sequence of stored numbers.
+// noTexts yields no stored numbers.
 func noTexts(func(string, error) bool) {}
 
 // maxProbed is the maximum number of explained sequences of a period that replacements looks up.

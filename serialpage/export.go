@@ -180,8 +180,8 @@ type jsonPeriods struct {
 	At      time.Time    `json:"at"`
 	Periods []jsonPeriod `json:"periods"`
 
-	// Foreign contains the stored texts that are not numbers of the series, as found by the last check of all periods. It
-	// is omitted if no check has succeeded.
+	// Foreign contains stored texts that are not numbers of the series, as found by the last check of all periods, and
+	// ForeignCount is the count of all of them. Both fields are omitted if no check has succeeded.
 	ForeignCount *int64   `json:"foreignCount,omitempty"`
 	Foreign      []string `json:"foreign,omitempty"`
 }

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	maxFormBytes = 64 << 10 // in bytes
+	maxFormBytes = 64 << 10
 	maxFormAge   = time.Hour
 	formTime     = time.RFC3339Nano // layout for times that are rounded to microseconds, as in registers
 )
