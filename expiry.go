@@ -70,10 +70,10 @@ func WithLocation(loc *time.Location) Option {
 //
 // PerSecond cannot be combined with [WithFloor] or [WithLedger], because a second is too short to query them.
 //
-// Never means a single period, from 1970 to the end of 30 December 9999 in UTC, in every time zone. Its counter expires
-// at that time. Its numbers need no date. It cannot be combined with [WithDayStart] and [WithRetention]. A process that
-// has not used a type for 48 hours may forget the last number that it issued, and then does not detect a counter that
-// is too low.
+// Never means a single period, from 1970 to the end of 30 December 9999. Its bounds are in UTC, whatever the time zone
+// of the generator. Its counter expires at the end of the period. Its numbers need no date. It cannot be combined with
+// [WithDayStart] and [WithRetention]. A process that has not used a type for 48 hours may forget the last number that
+// it issued, and then does not detect a counter that is too low.
 //
 // The default is PerDay. New returns an error for any other value than these constants.
 func WithPeriod(p Period) Option {
@@ -162,7 +162,7 @@ func WithRetention(periods int) Option {
 // A When is comparable. Two Whens are equal (==) if they are the same date, or the same instant in any time zones. A
 // date never equals an instant.
 //
-// A [Scheme] finds the business day of a date by its own time zone and day start. In these cases a date has no period,
+// The time zone and day start of a [Scheme] determine the business day of a date. In these cases a date has no period,
 // and a function that gets it returns an error:
 //
 //   - The date does not exist, such as 31 June, or its year is not in 1970 to 9999.

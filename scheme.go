@@ -264,7 +264,8 @@ func (s *Scheme) WithTemplate(template string) (*Scheme, error) {
 // number has the form and the Start of the scheme that it belongs to. Contradicted numbers, explanations, and the
 // Start, First and Last of the Report are those of the audited scheme.
 //
-// An explanation applies if its Start is the first instant of the period with the audited label in any of the schemes.
+// Each scheme has a period with the audited label. An explanation applies if its Start is the first instant of one of
+// these periods.
 // If these instants differ, query a register of explanations for each of them.
 //
 // The key prefix, [Scheme.Calendar], [WithSharedCounter] and the key that hides sequences must be those of the audited

@@ -106,7 +106,8 @@ func (a *audits) dropReports() {
 	}
 }
 
-// keep stores the outcome of a period after a check of all periods that began at the time at. If a later audit has
+// keep stores the outcome of a period, which is a result of a check of all periods. at is the time at which this check
+// began. If a later audit has
 // already stored its outcome, keep changes nothing.
 func (a *audits) keep(series string, p period, r *serial.Report, at time.Time) {
 	a.mu.Lock()

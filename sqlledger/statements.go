@@ -85,9 +85,9 @@ var dialects = map[Dialect]statements{
 		// that level.
 		begin: "START TRANSACTION READ WRITE",
 		ago:   "UTC_TIMESTAMP(6) - INTERVAL {seconds} SECOND",
-		// LAST_INSERT_ID(x) returns x, and stores it for LAST_INSERT_ID() in read. The stored value is the sequence before
-		// the block, or 0 for a new row. It is unsigned, but is cast to a signed value, because only a signed sum always
-		// causes an error if it is too large for the column.
+		// LAST_INSERT_ID(x) returns x, and stores it. LAST_INSERT_ID() in the query read returns it later. The stored value
+		// is the sequence before the block, or 0 for a new row. It is unsigned, but is cast to a signed value, because only a
+		// signed sum always causes an error if it is too large for the column.
 		upsert: query{text: `INSERT INTO {table} (series, period, settings, last, reserved_at)
 			VALUES ({series}, {none}, {calendar}, 0, UTC_TIMESTAMP(6)),
 				({series}, {period}, {print}, {first} + LAST_INSERT_ID(0), UTC_TIMESTAMP(6))

@@ -129,7 +129,7 @@ func (r *request) again() *request {
 	return a
 }
 
-// observe stores the events that a reply shows, for hooks. Of all callers that share a reply, only the first one stores
+// observe stores the events in a reply that hooks report. Of all callers that share a reply, only the first one stores
 // a new offset of the clock.
 func (c *asker) observe(r *request, position int) {
 	p, e := &r.reply, &c.Events

@@ -38,7 +38,7 @@ type settings struct {
 	read        time.Duration // read timeout, as returned by Configured
 	limits      limits        // contexts for callers that wait for a result
 	connects    limits        // contexts for pipelines that wait for a connection
-	ownConnects limits        // contexts for callers that send their own item and wait for a connection
+	ownConnects limits        // the same for a caller that sends its item itself
 	latestReply atomic.Int64  // time of the latest reply, in Unix nanoseconds; 0 before the first reply
 }
 
