@@ -26,25 +26,21 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 	for range 3 {
 		c.Servers = append(c.Servers, Start(t, args...))
 	}
-	do := func(s *Server, args ...any) {
-		t.Helper()
-		if err := s.Do(args...).Err(); err != nil {
-			t.Fatalf("redistest: %v: %v", args[:2], err)
-		}
-	}
 	for i, s := range c.Servers {
 		// The epoch can only be set while a node knows no other node. Nodes with equal epochs would first have to
 		// resolve the conflict.
-		do(s, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
-		do(s, addSlots(i*16384/3, (i+1)*16384/3-1)...)
+		s.insist(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		s.insist(t, addSlots(i*16384/3, (i+1)*16384/3-1)...)
 	}
 	for i, s := range c.Servers {
 		for _, other := range c.Servers[i+1:] { // each pair directly, because gossip takes longer
-			do(s, "CLUSTER", "MEET", "127.0.0.1", other.port)
+			s.insist(t, "CLUSTER", "MEET", "127.0.0.1", other.port)
 		}
 	}
-	// This takes at least two seconds, because a master rejects clients for that long after its start.
-	eventually(t, "cluster", c.joined)
+	for _, s := range c.Servers {
+		// This takes at least two seconds, because a master rejects clients for that long after its start.
+		s.await(t, "CLUSTER INFO", "state:ok\r", "slots_ok:16384\r", "known_nodes:3\r", "size:3\r")
+	}
 	return c
 }
 
@@ -58,20 +54,36 @@ func addSlots(first, last int) []any {
 	return command
 }
 
-// joined returns an error until every node knows the whole cluster.
-func (c *Cluster) joined() error {
-	for _, s := range c.Servers {
-		info, err := s.Do("CLUSTER", "INFO").Text()
-		if err != nil {
-			return err
-		}
-		for _, want := range []string{"state:ok", "slots_ok:16384", "known_nodes:3", "size:3"} {
-			if !strings.Contains(info, "cluster_"+want+"\r\n") {
-				return fmt.Errorf("%s: no cluster_%s in\n%s", s.Addr(), want, info)
+// insist repeats a command until it succeeds, and returns the reply.
+func (s *Server) insist(t testing.TB, args ...any) (reply string) {
+	t.Helper()
+	eventually(t, fmt.Sprint(args[:2]...), func() error {
+		cmd := s.Do(args...)
+		reply = fmt.Sprint(cmd.Val())
+		return cmd.Err()
+	})
+	return reply
+}
+
+// await repeats a command until its reply contains all texts.
+func (s *Server) await(t testing.TB, command string, texts ...string) {
+	t.Helper()
+	eventually(t, command, func() error {
+		reply, err := s.Do(words(command)...).Text()
+		for _, text := range texts {
+			if err == nil && !strings.Contains(reply, text) {
+				err = fmt.Errorf("%s: no %s in\n%s", s.Addr(), text, reply)
 			}
 		}
+		return err
+	})
+}
+
+func words(command string) (args []any) {
+	for word := range strings.FieldsSeq(command) {
+		args = append(args, word)
 	}
-	return nil
+	return args
 }
 
 // Addrs returns the addresses of the nodes.

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // This file contains faults of servers, except for stopping and restarting them.
@@ -150,11 +153,10 @@ func StartReplicatedCluster(t testing.TB, args ...string) *Cluster {
 		s := Start(t, append(args, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000",
 			"--cluster-announce-ip", "127.0.0.1")...)
 		c.Replicas = append(c.Replicas, s)
-		id := m.nodeID(t)
 		for _, other := range c.Servers {
 			s.insist(t, "CLUSTER", "MEET", "127.0.0.1", other.port)
 		}
-		s.insist(t, "CLUSTER", "REPLICATE", id)
+		s.insist(t, "CLUSTER", "REPLICATE", m.insist(t, "CLUSTER", "MYID"))
 	}
 	for _, s := range slices.Concat(c.Servers, c.Replicas) {
 		eventually(t, "cluster", func() error {
@@ -169,21 +171,6 @@ func StartReplicatedCluster(t testing.TB, args ...string) *Cluster {
 		c.Pair(t, i)
 	}
 	return c
-}
-
-// insist repeats a command until it succeeds.
-func (s *Server) insist(t testing.TB, args ...any) {
-	t.Helper()
-	eventually(t, fmt.Sprint(args[:2]...), func() error { return s.Do(args...).Err() })
-}
-
-func (s *Server) nodeID(t testing.TB) (id string) {
-	t.Helper()
-	eventually(t, "node", func() (err error) {
-		id, err = s.Do("CLUSTER", "MYID").Text()
-		return err
-	})
-	return id
 }
 
 // Pair returns the i-th master and its replica in their current roles. It waits until one of them is a master, and the
@@ -227,7 +214,7 @@ func (c *Cluster) MoveSlot(t testing.TB, slot int, pause time.Duration) {
 		t.Fatalf("redistest: no master has slot %d", slot)
 	}
 	src, dst := masters[from], masters[(from+1)%len(masters)]
-	srcID, dstID := src.nodeID(t), dst.nodeID(t)
+	srcID, dstID := src.insist(t, "CLUSTER", "MYID"), dst.insist(t, "CLUSTER", "MYID")
 	dst.insist(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", srcID)
 	src.insist(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", dstID)
 	for {
@@ -248,25 +235,12 @@ func (c *Cluster) MoveSlot(t testing.TB, slot int, pause time.Duration) {
 
 // owns reports whether the server considers itself the master of a slot.
 func (s *Server) owns(slot int) bool {
-	nodes, _ := s.Do("CLUSTER", "NODES").Text()
-	for line := range strings.Lines(nodes) {
-		fields := strings.Fields(line)
-		if len(fields) < 8 || !strings.Contains(fields[2], "myself") || !strings.Contains(fields[2], "master") {
-			continue
-		}
-		for _, r := range fields[8:] {
-			first, last, found := strings.Cut(r, "-")
-			if !found {
-				last = first
-			}
-			a, err1 := strconv.Atoi(first)
-			b, err2 := strconv.Atoi(last)
-			if err1 == nil && err2 == nil && a <= slot && slot <= b {
-				return true
-			}
-		}
-	}
-	return false
+	client := redis.NewClient(s.Options())
+	defer func() { _ = client.Close() }()
+	ranges, _ := client.ClusterSlots(context.Background()).Result()
+	return slices.ContainsFunc(ranges, func(r redis.ClusterSlot) bool {
+		return r.Start <= slot && slot <= r.End && r.Nodes[0].Addr == s.Addr()
+	})
 }
 
 // StartSolo starts a single server in cluster mode that owns all slots, and returns when it serves them. The server
@@ -275,12 +249,6 @@ func StartSolo(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := Start(t, append(args, "--cluster-enabled", "yes")...)
 	s.insist(t, addSlots(0, 16383)...)
-	eventually(t, "cluster", func() error { // takes two seconds, because a master waits for that long after its start
-		info, err := s.Do("CLUSTER", "INFO").Text()
-		if err == nil && !strings.Contains(info, "cluster_state:ok\r\n") {
-			err = errors.New(info)
-		}
-		return err
-	})
+	s.await(t, "CLUSTER INFO", "state:ok\r") // takes two seconds, because a master waits for that long after its start
 	return s
 }

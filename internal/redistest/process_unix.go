@@ -1,18 +1,36 @@
-//go:build unix && !linux
+//go:build unix
 
 package redistest
 
 import (
+	"bytes"
+	"fmt"
 	"os"
+	"reflect"
 	"syscall"
 )
 
-const supported = true
-
 var sigStop, sigCont os.Signal = syscall.SIGSTOP, syscall.SIGCONT
 
-// dieWithParent does nothing, because only Linux supports it. If the test binary is killed, its servers keep running.
-func dieWithParent() *syscall.SysProcAttr { return nil }
+// dieWithParent makes the kernel kill the process when the thread that starts it ends. This is necessary because
+// t.Cleanup does not run if the test binary ends with a timeout or a SIGKILL. Only Linux supports it, so only there the
+// struct has the field; elsewhere, the servers of a test binary that is killed keep running.
+func dieWithParent() *syscall.SysProcAttr {
+	attributes := new(syscall.SysProcAttr)
+	if field := reflect.ValueOf(attributes).Elem().FieldByName("Pdeathsig"); field.IsValid() {
+		field.Set(reflect.ValueOf(syscall.SIGKILL))
+	}
+	return attributes
+}
 
-// stopped always returns true, because there is no cheap way to check whether SIGSTOP has taken effect.
-func stopped(int) bool { return true }
+// stopped reports whether SIGSTOP has taken effect or the process has ended. It returns true where there is no cheap way
+// to check this.
+func stopped(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	// "pid (name) state …", where the name may contain anything.
+	_, state, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
+	return len(state) == 0 || bytes.IndexByte([]byte("TtZX"), state[0]) >= 0
+}

@@ -2,6 +2,7 @@ package redistest_test
 
 import (
 	"bufio"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -10,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -62,78 +62,6 @@ func TestServer(t *testing.T) {
 	require.Equal(t, "v", rdb.Get(ctx, "k").Val())
 }
 
-func TestServerConcurrently(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	var wg sync.WaitGroup
-	for _, f := range []func(){s.Pause, s.Resume, s.Kill, func() { s.Restart(t) }, func() { s.Restart(t) }} {
-		wg.Go(func() {
-			for range 5 {
-				f()
-			}
-		})
-	}
-	wg.Wait()
-	s.Restart(t)
-	require.NoError(t, s.Client(t).Ping(t.Context()).Err())
-}
-
-func TestCluster(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	c := redistest.StartCluster(t)
-	rdb := c.Client(t)
-	for i := range 100 {
-		require.NoError(t, rdb.Set(ctx, fmt.Sprint("k", i), i, 0).Err())
-	}
-	for _, s := range c.Servers {
-		n, err := s.Client(t).DBSize(ctx).Result()
-		require.NoError(t, err)
-		require.NotZero(t, n)
-	}
-	c.Servers[1].Restart(t)
-	require.Eventually(t, func() bool {
-		info, err := rdb.ClusterInfo(ctx).Result()
-		return err == nil && strings.Contains(info, "cluster_state:ok")
-	}, patience, tick, "a node keeps its place over a restart")
-}
-
-func TestSentinel(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	s := redistest.StartSentinel(t)
-	rdb := s.Client(t)
-	require.NoError(t, rdb.Set(ctx, "k", "v", 0).Err())
-	n, err := s.Master.Client(t).DBSize(ctx).Result()
-	require.NoError(t, err)
-	require.EqualValues(t, 1, n, "nothing remains of the set-up")
-
-	replica := s.Replica.Client(t)
-	require.Eventually(t, func() bool { return replica.Get(ctx, "k").Val() == "v" }, patience, tick)
-	s.Master.Kill()
-	requireFollows(t, rdb, s.Replica)
-	require.Equal(t, "v", rdb.Get(ctx, "k").Val())
-	s.Master.Restart(t)
-
-	for _, want := range []*redistest.Server{s.Master, s.Replica} { // fails over, and back
-		s.Failover(t)
-		role, err := want.Client(t).Do(ctx, "ROLE").Slice()
-		require.NoError(t, err)
-		require.Equal(t, "master", role[0])
-		requireFollows(t, rdb, want)
-		require.Equal(t, "v", rdb.Get(ctx, "k").Val())
-	}
-}
-
-func requireFollows(t *testing.T, rdb *redis.Client, master *redistest.Server) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		info, err := rdb.Info(t.Context(), "server").Result()
-		_, port, _ := net.SplitHostPort(master.Addr())
-		return err == nil && strings.Contains(info, "tcp_port:"+port+"\r\n")
-	}, patience, tick)
-}
-
 func TestGoneAfterTest(t *testing.T) {
 	t.Parallel()
 	pid := 0
@@ -181,7 +109,8 @@ func TestGoneAfterKill(t *testing.T) {
 	require.Eventually(t, func() bool { return refused(addr) }, patience, tick)
 }
 
-// There is no usable redis-server, or its arguments are invalid. The test must be skipped or fail.
+// There is no usable redis-server, or its arguments are invalid. The test must be skipped or fail. With -short, it must
+// be skipped even if servers are required.
 func TestStartFails(t *testing.T) {
 	_, taken, _ := net.SplitHostPort(redistest.Start(t).Addr())
 	for name, tt := range map[string]struct {
@@ -217,6 +146,10 @@ func TestStartFails(t *testing.T) {
 			require.Empty(t, tb.skip)
 		})
 	}
+	t.Setenv("SERIAL_REQUIRE_REDIS", "1")
+	require.NoError(t, flag.Set("test.short", "true"))
+	defer func() { _ = flag.Set("test.short", "false") }()
+	require.Equal(t, "starts servers: not with -short", outcome(t).skip)
 }
 
 // outcome starts a server with these arguments in a test, and returns how this test ends.
