@@ -22,13 +22,12 @@ type journal struct {
 	mu        sync.Mutex
 	calls     []call // that have ended
 	open      map[[2]int64]call
-	latest    map[int]map[string]int64 // start of the latest call that succeeded, by worker and type
+	latest    map[string]int64 // start of the latest call that succeeded, by worker and type
 	highest   map[series]int64
 	unheard   map[string]int64 // numbers that commands without a reply may have taken, by type
 	losses    []loss
 	explained map[series][]serial.Explanation
 	dead      map[int]bool // workers that were killed, and may not have reported everything
-	disturbed int64        // until when some worker is suspended, or when one was killed
 }
 
 // A call requests N numbers. Times are nanoseconds since 1970, comparable across the processes of one host.
@@ -43,33 +42,31 @@ type call struct {
 
 type series struct{ typ, period string }
 
-// A loss is a time in which each type may lose as many blocks, or numbers if there is no ledger.
+// A loss is a time in which each type may lose as many blocks.
 type loss struct{ from, to, blocks int64 }
 
 const unknown = "unknown" // failure of a call whose worker was killed
 
 func newJournal() *journal {
-	return &journal{open: map[[2]int64]call{}, latest: map[int]map[string]int64{}, highest: map[series]int64{},
+	return &journal{open: map[[2]int64]call{}, latest: map[string]int64{}, highest: map[series]int64{},
 		unheard: map[string]int64{}, explained: map[series][]serial.Explanation{}, dead: map[int]bool{}}
 }
 
-func (j *journal) begin(c call) {
+// note notes that a call begins or, if it has an end, that it has ended.
+func (j *journal) note(c call) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.open[[2]int64{int64(c.Worker), c.ID}] = c
-}
-
-func (j *journal) end(c call) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	delete(j.open, [2]int64{int64(c.Worker), c.ID})
+	id := [2]int64{int64(c.Worker), c.ID}
+	if c.End == 0 {
+		j.open[id] = c
+		return
+	}
+	delete(j.open, id)
 	j.calls = append(j.calls, c)
 	if c.Failure == "" {
-		if j.latest[c.Worker] == nil {
-			j.latest[c.Worker] = map[string]int64{}
-		}
-		j.latest[c.Worker][c.Type] = max(j.latest[c.Worker][c.Type], c.Start)
-		j.highest[series{c.Type, c.Period}] = max(j.highest[series{c.Type, c.Period}], c.Last)
+		worker, at := fmt.Sprint(c.Worker, c.Type), series{c.Type, c.Period}
+		j.latest[worker] = max(j.latest[worker], c.Start)
+		j.highest[at] = max(j.highest[at], c.Last)
 	}
 }
 
@@ -93,28 +90,24 @@ func (j *journal) last(typ, period string) int64 {
 	return j.highest[series{typ, period}]
 }
 
-func (j *journal) explain(at series, e serial.Explanation) {
+// servedSince reports whether a worker has got a number of a type in a call that began after since.
+func (j *journal) servedSince(since int64, worker int, typ string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.latest[fmt.Sprint(worker, typ)] >= since
+}
+
+func (j *journal) explain(s setting, e serial.Explanation) {
+	at := series{e.Type, s.period(e.Start)}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.explained[at] = append(j.explained[at], e)
 }
 
-func answerLost(e serial.Explanation) bool { return strings.HasPrefix(e.Reason, serial.AnswerLost) }
-
 // disturb notes that a worker was just killed or suspended, with any reservation that it was making.
 func (j *journal) disturb(pause time.Duration) {
 	at := now()
 	j.mayLoseBlocks(at-int64(time.Second), at+int64(pause+time.Second), 1)
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.disturbed = max(j.disturbed, at+int64(pause))
-}
-
-// calmSince reports whether no worker has been killed or suspended since then.
-func (j *journal) calmSince(t int64) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.disturbed < t
 }
 
 // mayLose notes that n numbers of a type may be gaps, of which workers know nothing.
@@ -133,11 +126,9 @@ func (j *journal) mayLoseBlocks(from, to, blocks int64) {
 
 // A verdict is what the checker found.
 type verdict struct {
-	calls, numbers, failed int64
-	// Numbers below the last issued that were not returned; how many may be, and how many are explained.
-	gaps, allowed, explained int64
-	outage                   time.Duration // longest time without a number of a type that is always in use
-	findings                 map[string][]string
+	numbers, failed int64
+	gaps, explained int64 // numbers below the last issued that were not returned; how many of them are explained
+	findings        map[string][]string
 }
 
 // Findings, besides "calls failed as CLASS".
@@ -145,181 +136,102 @@ const (
 	duplicates   = "duplicates"
 	outOfOrder   = "numbers out of order"
 	wrongPeriods = "numbers of another period than the call"
-	excess       = "types with more gaps than failures explain"
 	unexplained  = "types with gaps that workers should have explained"
 	contradicted = "numbers that were reported as unused, and issued"
-	unmissed     = "series in which deleted documents are not missed"
 )
 
 func (v *verdict) find(what, format string, args ...any) {
 	v.findings[what] = append(v.findings[what], fmt.Sprintf(format, args...))
 }
 
-// An allowance is what a protection may cost besides failed calls and commands without a reply.
-type allowance struct {
-	block    int64                          // what a loss costs a type
-	reserved func(typ string) []reservation // by the ledger
-	skipped  func(typ string) (n int64)     // by a floor, or by a slow ledger
-	silent   func(typ string) (n int64)     // numbers that may stay unexplained; nil if all may
-}
-
-// check reads the whole journal when the workers have ended.
-func (j *journal) check(s setting, a allowance) *verdict {
-	v := &verdict{findings: map[string][]string{}, calls: int64(len(j.calls))}
-	issued, failed := map[string][]call{}, map[string][]call{}
+// check reads the whole journal when the workers have ended. A loss costs a type a block. silent returns how many other
+// numbers of a type the protection may leave unexplained; it is nil if all may be.
+func (j *journal) check(s setting, block int64, silent func(typ string) int64) *verdict {
+	v := &verdict{findings: map[string][]string{}}
+	issued, missing, allowed := map[series][]call{}, map[string]int64{}, maps.Clone(j.unheard)
+	from, to := map[string]int64{}, map[string]int64{} // when each type was in use
 	for _, c := range j.calls {
-		if c.Failure != "" {
-			v.failed++
-			v.find("calls failed as "+c.Failure, "%s", c.Text)
-			failed[c.Type] = append(failed[c.Type], c)
+		if c.Failure == "" {
+			at := series{c.Type, c.Period}
+			issued[at] = append(issued[at], c)
+			from[c.Type], to[c.Type] = min(cmp.Or(from[c.Type], c.Start), c.Start), max(to[c.Type], c.End)
+			v.numbers += c.Last - c.First + 1
+			if c.Period < s.periodOf(c.Start) || c.Period > s.periodOf(c.End) {
+				v.find(wrongPeriods, "%v", c)
+			}
 			continue
 		}
-		issued[c.Type] = append(issued[c.Type], c)
-		v.numbers += c.Last - c.First + 1
-		if c.Period < s.periodOf(c.Start) || c.Period > s.periodOf(c.End) {
-			v.find(wrongPeriods, "%v", c)
+		v.failed++
+		v.find("calls failed as "+c.Failure, "%s", c.Text)
+		if c.Failure == unknown || c.Once || j.dead[c.Worker] {
+			allowed[c.Type] += c.N
 		}
 	}
-	for _, typ := range slices.Sorted(maps.Keys(issued)) {
-		j.checkType(v, s, a, typ, issued[typ], failed[typ])
+	for at, calls := range issued {
+		v.disorder(calls)
+		for _, e := range j.explained[at] {
+			if e.Possible && !strings.HasPrefix(e.Reason, serial.AnswerLost) { // a lost answer is in unheard
+				allowed[at.typ] += e.Last - e.First + 1
+			}
+		}
+		missing[at.typ] += j.audit(v, s, at, calls)
+	}
+	for typ, n := range missing {
+		for _, l := range j.losses {
+			if l.from <= to[typ] && l.to >= from[typ] {
+				allowed[typ] += block * l.blocks
+			}
+		}
+		if silent != nil && n > allowed[typ]+silent(typ) {
+			v.find(unexplained, "%s: %d, %d may be", typ, n, allowed[typ]+silent(typ))
+		}
 	}
 	return v
 }
 
-func (j *journal) checkType(v *verdict, s setting, a allowance, typ string, issued, failed []call) {
-	periods := map[string][]call{}
-	for _, c := range issued {
-		periods[c.Period] = append(periods[c.Period], c)
-	}
-	allowed, silent := j.unheard[typ], j.unheard[typ]
-	var top, distinct, missing int64 // missing: numbers that are not explained
-	for period, calls := range periods {
-		n, highest := v.overlaps(calls)
-		distinct, top = distinct+n, top+highest
-		v.disorder(calls)
-		report := j.audit(v, s, series{typ, period}, calls)
-		v.explained += report.ExplainedCount
-		missing += report.UnexplainedCount
-		for _, n := range report.Contradicted {
-			v.find(contradicted, "%v", n)
-		}
-		for _, e := range j.explained[series{typ, period}] {
-			if e.Possible && !answerLost(e) {
-				silent += e.Last - e.First + 1
-			}
-		}
-	}
-	v.gaps += top - distinct
-
-	issued = sorted(issued, func(c call) int64 { return c.End })
-	for i, c := range issued[1:] {
-		if typ[0] == 'T' {
-			v.outage = max(v.outage, time.Duration(c.End-issued[i].End))
-		}
-	}
-	from := sorted(issued, func(c call) int64 { return c.Start })[0].Start
-	for _, l := range j.losses {
-		if l.from <= issued[len(issued)-1].End && l.to >= from {
-			allowed += a.block * l.blocks
-			silent += a.block * l.blocks
-		}
-	}
-	for _, c := range failed {
-		allowed += c.N
-		if c.Failure == unknown || c.Once || j.dead[c.Worker] {
-			silent += c.N
-		}
-	}
-	var reserved int64
-	if a.reserved != nil {
-		for _, r := range a.reserved(typ) {
-			if calls := periods[r.period]; calls != nil {
-				n := r.last - r.first + 1
-				reserved += n
-				used := slices.ContainsFunc(calls, func(c call) bool { return c.Last >= r.first && c.First <= r.last })
-				if !used && len(failed) > 0 { // a call may have failed over it
-					failed = failed[1:]
-					allowed += n
-				}
-			}
-		}
-	}
-	if a.skipped != nil {
-		allowed += a.skipped(typ)
-	}
-	v.allowed += allowed
-	if top-distinct > allowed {
-		v.find(excess, "%s: %d of %d are missing, %d may be", typ, top-distinct, top, allowed)
-	}
-	if allowed += a.block * int64(len(periods)); reserved-distinct > allowed {
-		v.find(excess, "%s: %d of %d reserved are missing, %d may be", typ, reserved-distinct, reserved, allowed)
-	}
-	if a.silent != nil && missing > silent+a.silent(typ) {
-		v.find(unexplained, "%s: %d of %d, %d may be", typ, missing, top, silent+a.silent(typ))
-	}
-}
-
-// audit accounts for the numbers of one series up to the last one issued. Then it deletes all documents, each of which
-// must be missed.
-func (j *journal) audit(v *verdict, s setting, at series, calls []call) serial.Report {
-	var last int64
-	documents := map[int64]bool{}
-	for _, c := range calls {
-		for seq := c.First; seq <= c.Last; seq++ {
-			documents[seq] = true
-		}
-		last = max(last, c.Last)
-	}
+// audit accounts for the numbers of one series up to the last one issued, and returns how many are unexplained.
+func (j *journal) audit(v *verdict, s setting, at series, calls []call) (unexplained int64) {
 	instant := time.Unix(0, calls[0].Start)
 	if s.period(instant) != at.period {
 		instant = time.Unix(0, calls[0].End)
 	}
-	audit := func() serial.Report {
-		r, err := s.scheme().Audit(at.typ, serial.At(instant), last, func(yield func(string, error) bool) {
-			for seq := range documents {
-				n, err := s.scheme().Number(at.typ, serial.At(instant), seq)
-				if !yield(n.String(), err) || err != nil {
+	var last int64
+	for _, c := range calls {
+		last = max(last, c.Last)
+	}
+	r, err := s.scheme.Audit(at.typ, serial.At(instant), last, func(yield func(string, error) bool) {
+		for _, c := range calls {
+			for seq := c.First; seq <= c.Last; seq++ {
+				if n, err := s.scheme.Number(at.typ, serial.At(instant), seq); !yield(n.String(), err) || err != nil {
 					return
 				}
 			}
-		}, serial.WithExplanations(func(yield func(serial.Explanation, error) bool) {
-			for _, e := range j.explained[at] {
-				if !yield(e, nil) {
-					return
-				}
-			}
-		}))
-		if err != nil {
-			v.find(excess, "%v: %v", at, err)
 		}
-		return r
+	}, serial.WithExplanations(func(yield func(serial.Explanation, error) bool) {
+		for _, e := range j.explained[at] {
+			e.Unused = !e.Possible // otherwise, a document that is deleted would seem to be explained
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}))
+	if err != nil {
+		v.find(wrongPeriods, "%v: %v", at, err)
 	}
-	before, deleted := audit(), int64(len(documents))
-	clear(documents)
-	if after := audit(); after.UnexplainedCount != before.UnexplainedCount+deleted {
-		v.find(unmissed, "%v: %d unexplained, then %d were deleted, then %d unexplained", at, before.UnexplainedCount,
-			deleted, after.UnexplainedCount)
+	for _, n := range r.Duplicates {
+		twice := slices.DeleteFunc(slices.Clone(calls), func(c call) bool { return n.Seq < c.First || n.Seq > c.Last })
+		v.find(duplicates, "%v", twice)
 	}
-	return before
+	for _, n := range r.Contradicted {
+		v.find(contradicted, "%v", n)
+	}
+	v.gaps += r.MissingCount
+	v.explained += r.ExplainedCount
+	return r.UnexplainedCount
 }
 
 func sorted(calls []call, by func(c call) int64) []call {
 	return slices.SortedFunc(slices.Values(calls), func(a, b call) int { return cmp.Compare(by(a), by(b)) })
-}
-
-// overlaps counts the distinct numbers of one series, and finds those that were issued twice.
-func (v *verdict) overlaps(calls []call) (distinct, highest int64) {
-	var before call // the call so far with the greatest number
-	for _, c := range sorted(calls, func(c call) int64 { return c.First }) {
-		if c.First <= highest {
-			v.find(duplicates, "%v and %v", before, c)
-		}
-		if c.Last > highest {
-			distinct += c.Last - max(c.First-1, highest)
-			highest, before = c.Last, c
-		}
-	}
-	return distinct, highest
 }
 
 // disorder finds the calls of one series that began after another had returned but got no greater number.
@@ -352,14 +264,16 @@ func TestChecker(t *testing.T) {
 	issued := func(start, end, first, last int64) call {
 		return call{Type: typ, N: last - first + 1, Period: "19700101", Start: start, End: end, First: first, Last: last}
 	}
-	failed := call{Type: typ, N: 3, Failure: "failed"}
 	nextDay := issued(3, 4, 3, 3)
 	nextDay.Period = "19700102"
 	gap := []call{issued(1, 2, 1, 1), issued(3, 4, 5, 5)}
+	killed := call{Type: typ, N: 3, Failure: unknown}
 	unused := func(first, last int64) []serial.Explanation {
 		return []serial.Explanation{{Series: "serial:" + typ, Type: typ, Start: time.Unix(0, 0), First: first, Last: last,
 			Reason: "test", At: time.Now(), Unused: true}}
 	}
+	scheme, err := serial.NewScheme(setting{}.options()...)
+	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		calls     []call
 		unheard   int64
@@ -367,32 +281,28 @@ func TestChecker(t *testing.T) {
 		gaps      int64
 		want      []string // findings
 	}{
-		"clean":           {calls: []call{issued(1, 5, 1, 3), issued(2, 9, 5, 6), issued(3, 4, 4, 4), issued(10, 11, 7, 7)}},
-		"the same number": {calls: []call{issued(1, 5, 1, 1), issued(2, 6, 1, 1)}, want: []string{duplicates}},
+		"clean":                {calls: []call{issued(1, 5, 1, 3), issued(2, 9, 5, 6), issued(3, 4, 4, 4), issued(10, 11, 7, 7)}},
+		"at once in any order": {calls: []call{issued(1, 3, 2, 2), issued(3, 4, 1, 1)}},
+		"the same number":      {calls: []call{issued(1, 5, 1, 1), issued(2, 6, 1, 1)}, want: []string{duplicates}},
 		"within a batch": {calls: []call{issued(1, 5, 1, 50), issued(2, 6, 20, 20), issued(2, 6, 51, 51)},
 			want: []string{duplicates}},
 		"batches that overlap": {calls: []call{issued(1, 9, 1, 20), issued(2, 9, 20, 30), issued(3, 9, 30, 40)},
 			want: []string{duplicates, duplicates}},
-		"out of order":         {calls: []call{issued(1, 2, 2, 2), issued(3, 4, 1, 1)}, want: []string{outOfOrder}},
-		"at once in any order": {calls: []call{issued(1, 3, 2, 2), issued(3, 4, 1, 1)}},
+		"out of order": {calls: []call{issued(1, 2, 2, 2), issued(3, 4, 1, 1)}, want: []string{outOfOrder}},
 		"another day": {calls: []call{issued(1, 2, 1, 2), nextDay}, gaps: 2,
-			want: []string{excess, unexplained, wrongPeriods}},
-		"a gap":                              {calls: gap, gaps: 3, want: []string{excess, unexplained}},
-		"a gap of a call that failed":        {calls: append(gap[:2:2], failed), gaps: 3, want: []string{unexplained}},
-		"a gap of a command without a reply": {calls: gap, unheard: 3, gaps: 3},
-		"an explained gap":                   {calls: append(gap[:2:2], failed), explained: unused(2, 4), gaps: 3},
-		"a gap that is explained in part": {calls: append(gap[:2:2], failed), explained: unused(2, 3), gaps: 3,
-			want: []string{unexplained}},
-		"an explanation of a number that was issued": {calls: append(gap[:2:2], failed), explained: unused(2, 5), gaps: 3,
-			want: []string{contradicted, unmissed}},
+			want: []string{unexplained, wrongPeriods}},
+		"a gap":                               {calls: gap, gaps: 3, want: []string{unexplained}},
+		"a gap of a killed worker":            {calls: append(gap[:2:2], killed), gaps: 3},
+		"a gap of a command without a reply":  {calls: gap, unheard: 3, gaps: 3},
+		"an explained gap":                    {calls: gap, explained: unused(2, 4), gaps: 3},
+		"a gap that is explained in part":     {calls: gap, explained: unused(2, 3), gaps: 3, want: []string{unexplained}},
+		"an issued number that was explained": {calls: gap, explained: unused(2, 5), gaps: 3, want: []string{contradicted}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := newJournal()
-			j.calls = c.calls
-			j.unheard[typ] = c.unheard
-			j.explained[series{typ, "19700101"}] = c.explained
-			v := j.check(setting{}, allowance{silent: func(string) int64 { return 0 }})
-			delete(v.findings, "calls failed as failed")
+			j.calls, j.unheard[typ], j.explained[series{typ, "19700101"}] = c.calls, c.unheard, c.explained
+			v := j.check(setting{scheme: scheme}, 0, func(string) int64 { return 0 })
+			delete(v.findings, "calls failed as "+unknown)
 			var found []string
 			for what, all := range v.findings {
 				for range all {

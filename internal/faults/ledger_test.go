@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/serialtest"
 )
@@ -20,19 +22,12 @@ import (
 // workers call it by net/rpc.
 type storage struct {
 	journal *journal // the floor's source
+	ledger  serialtest.Ledger
 
-	mu       sync.Mutex
-	ledger   serialtest.Ledger
-	reserved map[string][]reservation // by type
-	late     map[string]int64         // numbers in reservations whose reply may have come too late, by type
-	floors   map[string]int64         // count of floor queries, by type
-	broken   bool
-	delay    time.Duration // before it reserves if positive, otherwise after
-}
-
-type reservation struct {
-	period      string
-	first, last int64
+	mu     sync.Mutex
+	floors map[string]int64 // count of floor queries, by type
+	broken bool
+	delay  time.Duration // before it reserves if positive, otherwise after
 }
 
 // FloorArgs is exported for net/rpc.
@@ -45,16 +40,12 @@ const margin = 5000
 
 // startStorage starts a storage, and returns its address.
 func startStorage(t *testing.T, j *journal) (*storage, string) {
-	s := &storage{journal: j, reserved: map[string][]reservation{}, late: map[string]int64{}, floors: map[string]int64{}}
+	s := &storage{journal: j, floors: map[string]int64{}}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	server := rpc.NewServer()
-	if err := server.RegisterName("Storage", s); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, server.RegisterName("Storage", s))
 	go func() {
 		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
 			go server.ServeConn(conn)
@@ -80,17 +71,8 @@ func (s *storage) Reserve(args serial.Reservation, after *int64) (err error) {
 	}
 	time.Sleep(delay)
 	defer time.Sleep(-delay)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if *after, err = s.ledger.Reserve(context.Background(), args); err != nil {
-		return err
-	}
-	typ := typeIn(args.Series)
-	s.reserved[typ] = append(s.reserved[typ], reservation{args.Period, *after + 1, *after + args.N})
-	if delay != 0 {
-		s.late[typ] += args.N
-	}
-	return nil
+	*after, err = s.ledger.Reserve(context.Background(), args)
+	return err
 }
 
 // Floor is called by net/rpc.
@@ -106,12 +88,9 @@ func (s *storage) Floor(args FloorArgs, last *int64) error {
 type storageClient struct {
 	*rpc.Client
 	setting setting
-	reach   func(text string) // called before and after a reservation
 }
 
 func (c storageClient) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
-	c.reach("reserve " + r.Series)
-	defer c.reach(r.Series)
 	return c.ask(ctx, "Storage.Reserve", r)
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // A proxy is the network between clients and a server; its address stays when another server takes over.
@@ -39,18 +41,27 @@ func newProxy() *proxy {
 }
 
 func startProxy(t *testing.T, target string) *proxy {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := newProxy()
-	p.listener, p.target = listener, target
+	p.target = target
+	var err error
+	p.listener, err = net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		_ = listener.Close()
+		_ = p.listener.Close()
 		p.set(passing, 0)
 		p.reset()
 	})
-	go p.serve()
+	go func() {
+		for client, err := p.listener.Accept(); err == nil; client, err = p.listener.Accept() {
+			p.mu.Lock()
+			target := p.target
+			p.mu.Unlock()
+			server, err := net.DialTimeout("tcp", target, time.Second)
+			if err != nil || !p.link(client, server, target) {
+				_ = client.Close()
+			}
+		}
+	}()
 	return p
 }
 
@@ -87,22 +98,6 @@ func (p *proxy) redirect(target string) {
 	p.reset()
 }
 
-func (p *proxy) serve() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		p.mu.Lock()
-		target := p.target
-		p.mu.Unlock()
-		server, err := net.DialTimeout("tcp", target, time.Second)
-		if err != nil || !p.link(client, server, target) {
-			_ = client.Close()
-		}
-	}
-}
-
 // link forwards between two connections, unless the target has changed meanwhile.
 func (p *proxy) link(client, server net.Conn, target string) bool {
 	p.mu.Lock()
@@ -128,20 +123,17 @@ func (p *proxy) forward(dst, src net.Conn, replies bool) {
 	buffer := make([]byte, 16<<10)
 	for {
 		n, err := src.Read(buffer)
+		if err == nil && !p.drops(src, replies) {
+			_, err = dst.Write(buffer[:n])
+		}
 		if err != nil {
-			return
-		}
-		if dropped := p.pass(src, replies); dropped {
-			continue
-		}
-		if _, err := dst.Write(buffer[:n]); err != nil {
 			return
 		}
 	}
 }
 
-// pass lets a packet take its time, and reports whether it is dropped.
-func (p *proxy) pass(src net.Conn, reply bool) (dropped bool) {
+// drops lets a packet take its time, and reports whether it is dropped.
+func (p *proxy) drops(src net.Conn, reply bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if reply && p.spared > 0 {
@@ -155,8 +147,9 @@ func (p *proxy) pass(src net.Conn, reply bool) (dropped bool) {
 	for p.mode == blackHole {
 		p.changed.Wait()
 	}
-	if dropped = p.mode == dropping && reply; dropped {
+	if p.mode == dropping && reply {
 		p.conns[src] = true
+		return true
 	}
-	return dropped
+	return false
 }

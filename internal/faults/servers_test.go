@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
@@ -31,52 +32,46 @@ type env struct {
 	proxy           *proxy
 	sentinel        *redistest.Sentinel
 	cluster         *redistest.Cluster
-	admin           redis.UniversalClient // not through the proxy
-	evicted         int64                 // keys, each of which may have cost its type a block
+	evicted         int64 // keys, each of which may have cost its type a block
 
 	// Of the current step:
 	random *rand.Rand
 	hold   time.Duration
 }
 
-// topologies start servers. In a pair, a master and a replica are behind an address that a promotion moves.
-var topologies = map[string]func(e *env, args []string){
-	"server": func(e *env, args []string) {
-		e.master = redistest.Start(e.t, args...)
-		e.connectByProxy()
-	},
-	"solo": func(e *env, args []string) { // in cluster mode, behind clients for a single server
-		e.master = redistest.StartSolo(e.t, args...)
-		e.connectByProxy()
-	},
-	"pair": func(e *env, args []string) {
-		e.master = redistest.Start(e.t, args...)
-		e.replica = redistest.StartReplica(e.t, e.master, args...)
-		e.connectByProxy()
-	},
-	"sentinel": func(e *env, _ []string) {
-		e.sentinel = redistest.StartSentinel(e.t)
-		e.setting.Addrs = e.sentinel.Options().SentinelAddrs
-		e.findRoles()
-	},
-	"cluster": func(e *env, args []string) {
-		e.cluster = redistest.StartReplicatedCluster(e.t, args...)
-		e.setting.Addrs = e.cluster.Addrs()
-	},
-}
-
-// newEnv starts the servers of a topology. Durable ones keep acknowledged writes over a restart.
-func newEnv(t *testing.T, topology string, p protection, durable bool, midnightIn time.Duration) *env {
-	e := &env{t: t, protection: p, journal: newJournal()}
-	storage, addr := startStorage(t, e.journal)
-	e.storage = storage
-	e.setting = setting{Topology: topology, Protection: p, Zone: zoneOfMidnightIn(midnightIn), Storage: addr}
+// newEnv starts the servers of a run. Durable ones keep acknowledged writes over a restart.
+func newEnv(t *testing.T, r run, durable bool, midnightIn time.Duration) *env {
+	e := &env{t: t, protection: r.protection, journal: newJournal()}
+	e.setting = setting{Topology: r.topology, Protection: r.protection, Calendar: r.calendar,
+		Zone: zoneOfMidnightIn(midnightIn)}
+	e.storage, e.setting.Storage = startStorage(t, e.journal)
+	var err error
+	e.setting.scheme, err = serial.NewScheme(e.setting.options()...)
+	require.NoError(t, err)
 	var args []string
 	if durable {
 		args = []string{"--appendonly", "yes", "--appendfsync", "always"}
 	}
-	topologies[topology](e, args)
-	e.connect()
+	switch r.topology {
+	case "server":
+		e.master = redistest.Start(t, args...)
+	case "solo": // in cluster mode, behind clients for a single server
+		e.master = redistest.StartSolo(t, args...)
+	case "pair": // behind an address that a promotion moves
+		e.master = redistest.Start(t, args...)
+		e.replica = redistest.StartReplica(t, e.master, args...)
+	case "sentinel":
+		e.sentinel = redistest.StartSentinel(t)
+		e.setting.Addrs = e.sentinel.Options().SentinelAddrs
+	case "cluster":
+		e.cluster = redistest.StartReplicatedCluster(t, args...)
+		e.setting.Addrs = e.cluster.Addrs()
+	}
+	if e.master != nil {
+		e.proxy = startProxy(t, e.master.Addr())
+		e.setting.Addrs = []string{e.proxy.listener.Addr().String()}
+	}
+	e.findRoles()
 	return e
 }
 
@@ -90,19 +85,13 @@ func zoneOfMidnightIn(d time.Duration) int {
 	return offset
 }
 
-func (e *env) connectByProxy() {
-	e.proxy = startProxy(e.t, e.master.Addr())
-	e.setting.Addrs = []string{e.proxy.listener.Addr().String()}
-}
-
-// connect connects admin to the masters.
-func (e *env) connect() {
+// client returns a client of the masters that does not go through the proxy.
+func (e *env) client() redis.UniversalClient {
 	s := e.setting
 	if e.proxy != nil {
 		s.Addrs = []string{e.master.Addr()}
 	}
-	e.admin = s.client(nil)
-	e.t.Cleanup(func() { _ = e.admin.Close() })
+	return s.client(nil)
 }
 
 // findRoles finds the current master and replica of a Sentinel.
@@ -136,11 +125,13 @@ func (e *env) pair() (master, replica *redistest.Server) {
 func (e *env) toMasters(args ...any) { e.toEach(e.masters(), args...) }
 
 func (e *env) toServers(args ...any) {
-	servers := []*redistest.Server{e.master, e.replica}
+	servers := e.masters()
 	if e.cluster != nil {
 		servers = slices.Concat(e.cluster.Servers, e.cluster.Replicas)
+	} else if e.replica != nil {
+		servers = append(servers, e.replica)
 	}
-	e.toEach(slices.DeleteFunc(servers, func(s *redistest.Server) bool { return s == nil }), args...)
+	e.toEach(servers, args...)
 }
 
 // toEach sends a command to servers at once. A command that kills its own connection gets no reply.
@@ -158,7 +149,9 @@ func (e *env) toEach(servers []*redistest.Server, args ...any) {
 
 // do sends a command to the master of its key.
 func (e *env) do(args ...any) *redis.Cmd {
-	cmd := e.admin.Do(context.Background(), args...)
+	client := e.client()
+	defer func() { _ = client.Close() }()
+	cmd := client.Do(context.Background(), args...)
 	if err := cmd.Err(); err != nil && err != redis.Nil {
 		e.t.Errorf("%v: %v", args, err)
 	}
@@ -188,7 +181,6 @@ func (e *env) promote(masterIsDead bool) {
 func (e *env) follow() {
 	require.NoError(e.t, e.replica.ReplicaOf(e.master))
 	e.master.AwaitReplica(e.t)
-	e.connect()
 }
 
 // awaitFailover waits until a replica has taken over.
@@ -210,26 +202,6 @@ func (e *env) replicationIDs() (all string) {
 		all += id + " "
 	}
 	return all
-}
-
-// requireExpiries requires that every key of the library has an expiry.
-func (e *env) requireExpiries(after string) {
-	for _, m := range e.masters() {
-		keys, err := m.Do("KEYS", "serial:*").StringSlice()
-		require.NoError(e.t, err)
-		client := redis.NewClient(m.Options())
-		pipe := client.Pipeline()
-		for _, key := range keys {
-			pipe.TTL(context.Background(), key)
-		}
-		cmds, _ := pipe.Exec(context.Background())
-		for i, cmd := range cmds {
-			if cmd.(*redis.DurationCmd).Val() == -1 {
-				e.t.Errorf("%s has no expiry after %s", keys[i], after)
-			}
-		}
-		_ = client.Close()
-	}
 }
 
 // stat returns a number in the master's INFO.

@@ -3,19 +3,17 @@
 package faults
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/rpc"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -35,6 +33,7 @@ type setting struct {
 	Calendar   string // a key of calendars
 	Zone       int    // seconds east of UTC
 	Seed       uint64
+	scheme     *serial.Scheme // of the options
 }
 
 // A protection says what protects the generators' numbers from losses.
@@ -67,24 +66,9 @@ func (s setting) options() []serial.Option {
 	return append([]serial.Option{serial.WithLocation(time.FixedZone("suite", s.Zone))}, calendars[s.Calendar]...)
 }
 
-var schemes sync.Map // made so far, by zone and calendar
-
-func (s setting) scheme() *serial.Scheme {
-	key := fmt.Sprint(s.Zone, s.Calendar)
-	if scheme, ok := schemes.Load(key); ok {
-		return scheme.(*serial.Scheme)
-	}
-	scheme, err := serial.NewScheme(s.options()...)
-	if err != nil {
-		panic(err)
-	}
-	schemes.Store(key, scheme)
-	return scheme
-}
-
 // period returns the label of an instant's period, and periodOf that of nanoseconds since 1970.
 func (s setting) period(at time.Time) string {
-	label, _, _ := s.scheme().Period(serial.At(at))
+	label, _, _ := s.scheme.Period(serial.At(at))
 	return label
 }
 
@@ -112,9 +96,17 @@ func (s setting) client(hook redis.Hook) redis.UniversalClient {
 	return hooked(redis.NewClient(o.Simple()))
 }
 
-func (s setting) generator(client redis.UniversalClient, storage storageClient,
-	hooks serial.Hooks) (*serial.Generator, error) {
-	opts := append(s.options(), serial.WithHooks(hooks))
+// generator returns a generator with connections of its own, and a function that ends both. unused is called with each
+// explanation.
+func (s setting) generator(hook redis.Hook, unused func(serial.Explanation)) (*serial.Generator, func() error, error) {
+	connection, err := rpc.Dial("tcp", s.Storage)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, storage := s.client(hook), storageClient{connection, s}
+	opts := append(s.options(), serial.WithHooks(serial.Hooks{
+		Unused: func(_ context.Context, e serial.Explanation) { unused(e) },
+	}))
 	if s.Protection.Floor {
 		opts = append(opts, serial.WithFloor(storage.floor))
 	}
@@ -124,78 +116,62 @@ func (s setting) generator(client redis.UniversalClient, storage storageClient,
 	if n := s.Protection.Replicas; n > 0 {
 		opts = append(opts, serial.WithReplicas(n, 500*time.Millisecond))
 	}
-	return serial.New(client, opts...)
-}
-
-// dialStorage connects to the storage. reach is called before and after a reservation.
-func (s setting) dialStorage(reach func(string)) (storageClient, error) {
-	conn, err := rpc.Dial("tcp", s.Storage)
-	return storageClient{conn, s, reach}, err
+	gen, err := serial.New(client, opts...)
+	return gen, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		return errors.Join(gen.Flush(ctx), client.Close(), connection.Close())
+	}, err
 }
 
 // A message is a line that a worker writes to its standard output. It reports a call when it begins and when it ends,
 // so even if the worker is killed, only unknown results are missing.
 type message struct {
-	What      string              // begin, end, unheard, unused, trapped, leak or done
-	Call      *call               `json:",omitempty"`
-	Unused    *serial.Explanation `json:",omitempty"`
-	Type      string              `json:",omitempty"` // of N numbers that a command without a reply may have taken
-	N         int64               `json:",omitempty"`
-	Goroutine string              `json:",omitempty"`
+	Call   *call               `json:",omitempty"` // which begins if it has no end yet
+	Unused *serial.Explanation `json:",omitempty"`
+	Type   string              `json:",omitempty"` // of N numbers that a command without a reply may have taken
+	N      int64               `json:",omitempty"`
 }
 
-// A command is a line that a worker reads from its standard input.
-type command struct {
-	Quit     bool
-	Hurry    time.Duration // how long all calls have short deadlines
-	Trap     string        // where a trap begins to count boundaries: "set", for the lock, or "reserve"
-	Boundary int           // how many boundaries to pass before it signals the process
-	Signal   syscall.Signal
-}
-
-// A worker issues numbers until told to quit.
+// A worker issues numbers until its standard input ends.
 type worker struct {
 	setting
-	gen   *serial.Generator
-	hurry atomic.Int64 // until when calls have short deadlines
-	id    atomic.Int64
-	quit  chan struct{}
-	out   sync.Mutex
-
-	mu      sync.Mutex // guards the trap, which signals the process in the middle of an opening or a reservation
-	trap    command
-	trapped string // the type whose boundaries count, "" before the first one
+	gen *serial.Generator
+	id  atomic.Int64
+	out sync.Mutex
 }
 
 const workerVariable = "SERIAL_FAULTS_WORKER"
 
 func workerMain(config string) error {
-	w := &worker{quit: make(chan struct{})}
-	if err := json.Unmarshal([]byte(config), &w.setting); err != nil {
-		return err
-	}
+	w := &worker{}
 	redis.SetLogger(silent{})
-	storage, err := w.dialStorage(w.reach)
+	err := json.Unmarshal([]byte(config), &w.setting)
 	if err != nil {
 		return err
 	}
-	client := w.client(redistest.Hook(w.send))
-	if w.gen, err = w.generator(client, storage, serial.Hooks{
-		Unused: func(_ context.Context, e serial.Explanation) {
-			e.Start, e.At = e.Start.UTC(), e.At.UTC() // JSON cuts the seconds off a zone's offset
-			w.say(message{What: "unused", Unused: &e})
-		},
+	if w.scheme, err = serial.NewScheme(w.options()...); err != nil {
+		return err
+	}
+	var stop func() error
+	if w.gen, stop, err = w.generator(redistest.Hook(w.send), func(e serial.Explanation) {
+		e.Start, e.At = e.Start.UTC(), e.At.UTC() // JSON cuts the seconds off a zone's offset
+		w.say(message{Unused: &e})
 	}); err != nil {
 		return err
 	}
-	go w.obey()
-	var wg sync.WaitGroup
+	quit := make(chan struct{})
+	go func() {
+		defer close(quit)
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}()
+	var all sync.WaitGroup
 	for i := range uint64(callers) {
 		random := rand.New(rand.NewPCG(w.Seed, i))
-		wg.Go(func() {
+		all.Go(func() {
 			for {
 				select {
-				case <-w.quit:
+				case <-quit:
 					return
 				case <-time.After(2*time.Millisecond + rand.N(10*time.Millisecond)):
 					w.call(random)
@@ -203,56 +179,14 @@ func workerMain(config string) error {
 			}
 		})
 	}
-	wg.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if err := w.gen.Flush(ctx); err != nil {
-		return err
-	}
-	w.reportLeaks()
-	w.say(message{What: "done"})
-	return client.Close()
-}
-
-// obey carries out the watching process's commands, and dies with it.
-func (w *worker) obey() {
-	lines := json.NewDecoder(bufio.NewReader(os.Stdin))
-	for c := (command{}); lines.Decode(&c) == nil; c = (command{}) {
-		switch {
-		case c.Quit:
-			close(w.quit)
-		case c.Hurry > 0:
-			w.hurry.Store(now() + int64(c.Hurry))
-		default:
-			w.mu.Lock()
-			w.trap, w.trapped = c, ""
-			w.mu.Unlock()
-		}
-	}
-	os.Exit(3)
-}
-
-// reportLeaks reports goroutines of the library that remain after every command has had time to end.
-func (w *worker) reportLeaks() {
-	stacks := make([]byte, 1<<20)
-	for range 120 {
-		text := string(stacks[:runtime.Stack(stacks, true)])
-		if !strings.Contains(text, "dailyserial/serial.") && !strings.Contains(text, "/internal/series.") &&
-			!strings.Contains(text, "/internal/wire.") {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	w.say(message{What: "leak", Goroutine: string(stacks)})
+	all.Wait()
+	return stop()
 }
 
 // usedTypes are in use all the time; other types come and go, so that periods are opened often.
 var usedTypes = []string{"T-00000001", "T-00000002", "T-00000003"}
 
-// hurriedType returns the type that callers in a hurry use at a time, for 100 ms.
-func hurriedType(at int64) string { return fmt.Sprintf("R-%08d", at/1e8%1e8) }
-
-// call makes a random call.
+// call makes a random call. Some have deadlines that are shorter than an opening.
 func (w *worker) call(random *rand.Rand) {
 	c := call{ID: w.id.Add(1), Type: usedTypes[random.IntN(len(usedTypes))], N: 1, Start: now()}
 	if random.IntN(3) == 0 {
@@ -262,12 +196,9 @@ func (w *worker) call(random *rand.Rand) {
 	if kind < 4 {
 		c.N = 1 + random.Int64N(maxBatch)
 	}
-	limit := []time.Duration{0, 0, 2 * time.Second, 20 * time.Millisecond}[random.IntN(4)]
-	if c.Start < w.hurry.Load() {
-		c.Type, limit = hurriedType(c.Start), 200*time.Microsecond+rand.N(20*time.Millisecond)
-	}
+	hurry := 200*time.Microsecond + time.Duration(random.Int64N(2e7))
 	ctx := context.Background()
-	if limit > 0 {
+	if limit := []time.Duration{0, 0, 2 * time.Second, hurry}[random.IntN(4)]; limit > 0 {
 		limited, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		ctx = limited
@@ -277,7 +208,7 @@ func (w *worker) call(random *rand.Rand) {
 		return
 	}
 	c.Once = kind == 4
-	w.say(message{What: "begin", Call: &c})
+	w.say(message{Call: &c})
 	var first serial.Number
 	var err error
 	switch {
@@ -301,7 +232,7 @@ func (w *worker) call(random *rand.Rand) {
 	} else {
 		c.Period, c.First, c.Last = w.period(first.Start), first.Seq, first.Seq+c.N-1
 	}
-	w.say(message{What: "end", Call: &c})
+	w.say(message{Call: &c})
 }
 
 var errWrong = errors.New("wrong result")
@@ -359,41 +290,9 @@ func now() int64 { return started.UnixNano() + int64(time.Since(started)) }
 
 var started = time.Now()
 
-// reach is called at every boundary: before and after every pipeline and reservation. text has their keys.
-func (w *worker) reach(text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.trap.Trap == "":
-		return
-	case w.trapped == "":
-		_, after, _ := strings.Cut(text, w.trap.Trap)
-		if w.trapped = typeIn(after); w.trapped == "" {
-			return
-		}
-	case !strings.Contains(text, w.trapped):
-		return
-	}
-	if w.trap.Boundary--; w.trap.Boundary >= 0 {
-		return
-	}
-	w.trap.Trap = ""
-	w.say(message{What: "trapped"})
-	_ = syscall.Kill(syscall.Getpid(), w.trap.Signal)
-}
-
-// send sends commands between two of the trap's boundaries, and reports those that may have taken numbers without a
-// reply. It is a redistest.Hook.
+// send sends commands, and reports those that may have taken numbers without a reply. It is a redistest.Hook.
 func (w *worker) send(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-	text := ""
-	for _, cmd := range cmds {
-		if args := cmd.Args(); len(args) > 3 { // the key is that of the lock, or the script's first
-			text += fmt.Sprintln(cmd.Name(), args[1], args[3])
-		}
-	}
-	w.reach(text)
 	err := next(ctx, cmds)
-	w.reach(text)
 	unconfirmed := false
 	for _, cmd := range cmds {
 		if wait, ok := cmd.(*redis.Cmd); ok && cmd.Name() == "wait" {
@@ -405,7 +304,7 @@ func (w *worker) send(ctx context.Context, cmds []redis.Cmder, next redis.Proces
 		var refused redis.Error // a script's error proves that it took nothing
 		lost := unconfirmed || err != nil && !errors.As(cmd.Err(), &refused)
 		if n := taken(cmd); n > 0 && lost {
-			w.say(message{What: "unheard", Type: typeIn(fmt.Sprint(cmd.Args()[3])), N: n})
+			w.say(message{Type: typeIn(fmt.Sprint(cmd.Args()[3])), N: n})
 		}
 	}
 	return err

@@ -34,10 +34,8 @@ type workers struct {
 type process struct {
 	number int
 	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	pause  time.Duration // for which a trap suspends it
-	doomed bool          // may be killed
-	done   bool          // says that it ends
+	stdin  io.Closer
+	doomed bool // was killed
 }
 
 func startWorkers(t *testing.T, s setting, j *journal, n int) *workers {
@@ -46,8 +44,7 @@ func startWorkers(t *testing.T, s setting, j *journal, n int) *workers {
 		w.mu.Lock()
 		w.stopping = true
 		for _, p := range w.alive {
-			p.doomed = true
-			_ = p.cmd.Process.Kill()
+			w.kill(p)
 		}
 		w.mu.Unlock()
 		w.all.Wait()
@@ -84,62 +81,34 @@ func (w *workers) start() {
 	w.all.Go(func() { w.follow(p, stdout) })
 }
 
-// follow reads a worker's messages until it ends.
+// follow reads a worker's messages until it ends. One that was killed is replaced.
 func (w *workers) follow(p *process, stdout io.Reader) {
 	messages := json.NewDecoder(stdout)
 	for m := (message{}); messages.Decode(&m) == nil; m = (message{}) {
-		w.hear(p, m)
+		switch {
+		case m.Call != nil:
+			m.Call.Worker = p.number
+			w.journal.note(*m.Call)
+		case m.Unused != nil:
+			w.journal.explain(w.setting, *m.Unused)
+		default:
+			w.journal.mayLose(m.Type, m.N)
+		}
 	}
 	err := p.cmd.Wait()
 	w.mu.Lock()
 	w.alive = slices.DeleteFunc(w.alive, func(other *process) bool { return other == p })
-	killed := !p.done && p.doomed && p.cmd.ProcessState.ExitCode() == -1 // by a signal
+	killed := p.doomed && p.cmd.ProcessState.ExitCode() == -1 // by a signal
 	if killed {
 		w.killed++
-	} else if !p.done || err != nil {
+	} else if err != nil || !w.stopping {
 		w.t.Errorf("worker %d: %v", p.number, err)
 	}
 	w.mu.Unlock()
 	w.journal.ended(p.number, killed)
-	if p.doomed {
+	if killed {
 		w.start()
 	}
-}
-
-func (w *workers) hear(p *process, m message) {
-	if m.Call != nil {
-		m.Call.Worker = p.number
-	}
-	switch m.What {
-	case "begin":
-		w.journal.begin(*m.Call)
-	case "end":
-		w.journal.end(*m.Call)
-	case "unheard":
-		w.journal.mayLose(m.Type, m.N)
-	case "unused":
-		w.journal.explain(series{m.Unused.Type, w.setting.period(m.Unused.Start)}, *m.Unused)
-	case "trapped":
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.journal.disturb(p.pause)
-		if p.pause > 0 {
-			for late := range 60 { // it may stop only after it was resumed
-				time.AfterFunc(p.pause+time.Duration(late)*time.Second, p.resume)
-			}
-		}
-	case "leak":
-		w.t.Errorf("worker %d leaks goroutines:\n%s", p.number, m.Goroutine)
-	case "done":
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		p.done = true
-	}
-}
-
-func (p *process) send(c command) {
-	line, _ := json.Marshal(c)
-	_, _ = p.stdin.Write(append(line, '\n'))
 }
 
 func (p *process) resume() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
@@ -148,11 +117,10 @@ func (p *process) resume() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
 func (w *workers) strike(s step) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.alive) == 0 || s.worker == "" {
+	if len(w.alive) == 0 {
 		return
 	}
-	p := w.alive[s.which%len(w.alive)]
-	switch s.worker {
+	switch p := w.alive[s.which%len(w.alive)]; s.worker {
 	case killed:
 		w.kill(p)
 	case suspended:
@@ -160,12 +128,6 @@ func (w *workers) strike(s step) {
 			w.journal.disturb(s.pause)
 			time.AfterFunc(s.pause, p.resume)
 		}
-	case killedOpening, killedReserving:
-		p.pause, p.doomed = 0, true
-		p.send(command{Trap: traps[s.worker], Boundary: s.boundary, Signal: syscall.SIGKILL})
-	case suspendedOpening, suspendedReserving:
-		p.pause = s.pause
-		p.send(command{Trap: traps[s.worker], Boundary: s.boundary, Signal: syscall.SIGSTOP})
 	}
 }
 
@@ -197,15 +159,6 @@ func (w *workers) replace() {
 	}
 }
 
-// hurry gives all calls short deadlines for a while.
-func (w *workers) hurry(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, p := range w.alive {
-		p.send(command{Hurry: d})
-	}
-}
-
 // waiting returns the workers and types without a successful call that began after since.
 func (w *workers) waiting(since int64) (missing []string) {
 	w.mu.Lock()
@@ -213,11 +166,9 @@ func (w *workers) waiting(since int64) (missing []string) {
 	if len(w.alive) == 0 {
 		return []string{"no worker is alive"}
 	}
-	w.journal.mu.Lock()
-	defer w.journal.mu.Unlock()
 	for _, p := range w.alive {
 		for _, typ := range usedTypes {
-			if w.journal.latest[p.number][typ] < since {
+			if !w.journal.servedSince(since, p.number, typ) {
 				missing = append(missing, fmt.Sprintf("worker %d %s", p.number, typ))
 			}
 		}
@@ -230,7 +181,7 @@ func (w *workers) stop() {
 	w.mu.Lock()
 	w.stopping = true
 	for _, p := range w.alive {
-		p.send(command{Quit: true})
+		_ = p.stdin.Close()
 	}
 	w.mu.Unlock()
 	overdue := time.AfterFunc(45*time.Second, func() {

@@ -29,7 +29,7 @@ const (
 	crashesAfter = "crashes after it" // the reply is lost
 	suspends     = "is suspended"     // until the other processes have ended
 	suspendsLong = "is suspended, and then crashes"
-	midnight     = "midnight"
+	dayEnds      = "midnight"
 	loses        = "data is lost"
 	denies       = "from now on without " // and the name of a command
 	deniesOnce   = "once without "
@@ -81,7 +81,7 @@ func (s setting) explore(t *testing.T, most int, random *rand.Rand) (runs, untri
 // runRandomly runs a setting in a random order. On average one event in rarely is something else than that a process
 // proceeds.
 func (s setting) runRandomly(t *testing.T, random *rand.Rand, rarely int) {
-	s.run(t, s.midnight, func(_ *run, events []event) *event {
+	s.run(t, s.has["midnight"], func(_ *run, events []event) *event {
 		others := slices.IndexFunc(events, func(e event) bool { return e.what != proceeds })
 		switch {
 		case others < 0:
@@ -144,9 +144,9 @@ func (r *run) next() (all []event) {
 	others := false
 	for i, p := range r.processes {
 		others = others || i > 0 && !p.done && !r.processes[0].done
-		for nth, c := range p.held {
-			late := nth > 0 && r.midnight // a lock is released late in settings without midnight
-			if !p.crashed && i != r.suspended && !late && (c.name != operator || r.clock.back) {
+		for nth := range p.held {
+			late := nth > 0 && r.has["midnight"] // a lock is released late in settings without midnight
+			if !p.crashed && i != r.suspended && !late {
 				all = append(all, event{what: proceeds, process: i, command: nth})
 			}
 		}
@@ -163,18 +163,15 @@ func (r *run) next() (all []event) {
 	if len(all) == 0 || r.faulty >= 0 {
 		return all
 	}
-	if r.midnight && !r.nextDay {
-		all = append(all, event{what: midnight})
+	if r.has["midnight"] && !r.nextDay {
+		all = append(all, event{what: dayEnds})
 	}
-	switch {
-	case r.fault == loseCounter && !r.isLost && r.redis.Exists(r.counter()),
-		r.fault == loseAll && !r.isLost && r.redis.Exists(r.record()):
+	if !r.isLost && (r.fault == loseCounter && r.redis.Exists(r.counter()) ||
+		r.fault == loseAll && r.redis.Exists(r.record())) {
 		all = append(all, event{what: loses})
-	case r.fault == fastClock:
-		all = append(all, r.clock.next()...)
 	}
 	for i, p := range r.processes {
-		if len(p.held) > 0 && !p.done && (others || r.setting.processes == 1) {
+		if len(p.held) > 0 && !p.done && (others || len(r.processes) == 1) {
 			all = append(all, r.faults(i)...)
 		}
 	}
@@ -191,14 +188,14 @@ func (r *run) faults(i int) (all []event) {
 		for _, command := range commands {
 			whats = append(whats, deniesOnce+command, denies+command)
 		}
-	case r.fault == crash && r.midnight && r.setting.ledger: // the others are in settings with one of both
+	case r.fault == crash && r.has["midnight"] && r.has["ledger"]: // the others are in settings with one of both
 		whats = []string{crashes}
 	case r.fault == crash:
 		whats = []string{crashes, crashesAfter, suspends, suspendsLong}
 	}
 	for _, what := range whats {
 		all = append(all, event{what: what, process: i})
-		if r.midnight && !r.nextDay && !r.setting.ledger {
+		if r.has["midnight"] && !r.nextDay && !r.has["ledger"] {
 			all = append(all, event{what: what, process: i, thenMidnight: true})
 		}
 	}
@@ -227,7 +224,7 @@ func (r *run) nextAfterCancel() []event {
 }
 
 // hasMidnight reports whether midnight comes in the event.
-func (e event) hasMidnight() bool { return e.what == midnight || e.thenMidnight }
+func (e event) hasMidnight() bool { return e.what == dayEnds || e.thenMidnight }
 
 // apply lets an event happen.
 func (r *run) apply(e event) {
@@ -239,15 +236,10 @@ func (r *run) apply(e event) {
 	r.events = append(r.events, e)
 	r.trace = append(r.trace, fmt.Sprintf("%d %s (%s; before that %s)", e.process, e.what, name, p.lastReply))
 	r.nextDay = r.nextDay || e.hasMidnight()
-	if r.fault == fastClock { // before a counter expires
-		r.observeCounters()
-	}
 	switch e.what {
-	case midnight:
+	case dayEnds:
 	case loses:
 		r.lose(map[string]string{loseCounter: r.counter()}[r.fault])
-	case jumps, passesMidnight, comesBack, comesBackSoon:
-		r.setClock(e.what)
 	case arrives:
 		r.inTransit.resume <- arrives
 		r.inTransit = nil
@@ -262,9 +254,6 @@ func (r *run) apply(e event) {
 		}
 		p.held[e.command].resume <- e.what
 		p.held = slices.Delete(p.held, e.command, e.command+1)
-	}
-	if r.clock.ahead != 0 { // it moves at events only
-		r.redis.SetClock(time.Now().Add(r.clock.ahead))
 	}
 	r.mu.Unlock()
 	if e.hasMidnight() {
@@ -289,7 +278,7 @@ func (r *run) state() string {
 	keys := r.redis.Dump()
 	text := func(order ...int) string {
 		var b strings.Builder
-		fmt.Fprintln(&b, r.nextDay, r.isLost, r.lostPlain, r.clock)
+		fmt.Fprintln(&b, r.nextDay, r.isLost, r.lostPlain)
 		for _, e := range r.explained {
 			fmt.Fprintln(&b, e.Start, e.First, e.Last, e.Reason)
 		}
@@ -310,9 +299,9 @@ func (r *run) state() string {
 		return all
 	}
 	switch {
-	case r.setting.processes == 1:
+	case len(r.processes) == 1:
 		return text(0)
-	case r.mixed, r.lateStarts == 1, r.begin == raise, r.begin == takeover, r.fault == fastClock:
+	case r.has["mixed"], r.has["two starts"], r.has["Raise"], r.has["Takeover"]:
 		return text(0, 1)
 	}
 	return min(text(0, 1), text(1, 0))

@@ -62,7 +62,6 @@ type run struct {
 	lostPlain  bool         // the record had no ledger then
 	nextDay    bool         // midnight has come
 	midnightAt time.Time
-	clock      serverClock
 }
 
 // A process requests numbers.
@@ -93,11 +92,9 @@ var errCrashed = errors.New("this process has crashed")
 func (s setting) start(t *testing.T, midnight bool) *run {
 	m := memory.Start(t)
 	r := &run{setting: s, redis: m, ledger: new(serialtest.Ledger), owners: map[string]int{},
-		byRequest: map[string]string{}, clock: serverClock{top: map[string]int64{}}, faulty: -1, suspended: -1}
+		byRequest: map[string]string{}, faulty: -1, suspended: -1}
 	r.ctx, r.over = context.WithCancel(context.Background())
-	s.processes = cmp.Or(s.processes, 2)
-	r.setting.processes = s.processes
-	if s.before == yesterday {
+	if s.has["yesterday"] {
 		r.issueBefore(t)
 		r.issued = nil
 		time.Sleep(24 * time.Hour)
@@ -111,7 +108,7 @@ func (s setting) start(t *testing.T, midnight bool) *run {
 	first := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithKeyPrefix("other"))
 	_, err := first.NextOnce(t.Context(), "OTHER", "any") // the server knows the scripts
 	require.NoError(t, err)
-	if s.before != yesterday {
+	if !s.has["yesterday"] {
 		r.issueBefore(t)
 	}
 	for range s.processes {
@@ -120,10 +117,7 @@ func (s setting) start(t *testing.T, midnight bool) *run {
 	for i, p := range r.processes {
 		p.gen = newGenerator(t, m.Client(r.hook(i)), r.options(i)...)
 		go func() {
-			if s.fault == fastClock && r.isOperator(i) {
-				r.raise(p.gen, i)
-			}
-			for nth := 0; nth < s.each && !(s.fault == fastClock && r.isOperator(i)); nth++ {
+			for nth := range s.each {
 				r.call(i, nth)
 			}
 			r.mu.Lock()
@@ -136,20 +130,20 @@ func (s setting) start(t *testing.T, midnight bool) *run {
 
 // issueBefore does what happened before the processes start.
 func (r *run) issueBefore(t *testing.T) {
+	gen := newGenerator(t, r.redis.Client(), r.options(beforeAll)...)
 	n := 1
-	switch r.before {
-	case "":
-		return
-	case prepared:
-		require.NoError(t, newGenerator(t, r.redis.Client(), r.options(beforeAll)...).Prepare(t.Context(), "IS"))
-		return
-	case fullBlock:
+	if r.has["full block"] {
 		n = block
 	}
-	numbers, err := newGenerator(t, r.redis.Client(), r.options(beforeAll)...).NextN(t.Context(), "IS", n)
-	require.NoError(t, err)
-	r.issued = texts(numbers)
-	if r.before == lost {
+	switch {
+	case r.has["prepared"]:
+		require.NoError(t, gen.Prepare(t.Context(), "IS"))
+	case r.has["opened"], r.has["full block"], r.has["yesterday"], r.has["lost"]:
+		numbers, err := gen.NextN(t.Context(), "IS", n)
+		require.NoError(t, err)
+		r.issued = texts(numbers)
+	}
+	if r.has["lost"] {
 		r.lose(r.counter())
 	}
 }
@@ -161,25 +155,22 @@ const beforeAll, afterAll = -2, -1
 func (r *run) options(i int) []serial.Option {
 	held := ledger{r.ledger, r, i}
 	opts := []serial.Option{serial.WithLocation(time.UTC)}
-	if r.setting.ledger && !(r.mixed && (i == 0 || i == beforeAll)) {
+	if r.hasLedger(i) {
 		opts = append(opts, serial.WithLedger(held, block))
 	}
-	if r.floor {
+	if r.has["floor"] {
 		opts = append(opts, serial.WithFloor(held.floor))
 	}
-	if r.fault == fastClock {
-		opts = append(opts, serial.WithMaxSkew(-1))
-	}
-	if r.shared {
+	if r.has["shared"] {
 		opts = append(opts, serial.WithSharedCounter())
 	}
-	if r.printsDay {
+	if r.has["year"] {
 		opts = append(opts, serial.WithPeriod(serial.PerYear))
 	}
-	if i >= r.setting.processes-r.lateStarts || r.begin == prepare {
+	if r.has["two starts"] && r.isOperator(i) || r.has["Prepare"] {
 		opts = append(opts, serial.WithStart(lateStart))
 	}
-	if r.isOperator(i) && r.begin == takeover {
+	if r.has["Takeover"] && r.isOperator(i) {
 		opts = append(opts, serial.WithLocation(west))
 	}
 	return append(opts, serial.WithHooks(serial.Hooks{Unused: func(_ context.Context, e serial.Explanation) {
@@ -191,55 +182,59 @@ func (r *run) options(i int) []serial.Option {
 	}}))
 }
 
-// isOperator reports whether a process is the one that raises or takes over.
+// hasLedger reports whether a generator has the ledger.
+func (r *run) hasLedger(i int) bool {
+	return r.has["ledger"] && !(r.has["mixed"] && (i == 0 || i == beforeAll))
+}
+
+// isOperator reports whether a process is the last one, which raises or takes over.
 func (r *run) isOperator(i int) bool { return i == r.setting.processes-1 }
 
 // call has a process request its nth number.
 func (r *run) call(i, nth int) {
 	p, typ, request := r.processes[i], "IS", ""
 	ctx := context.Background() // a call whose context cannot end takes another path
-	r.mu.Lock()
 	if r.fault == cancel {
+		r.mu.Lock()
 		p.canceled = false
 		ctx, p.cancel = context.WithCancel(ctx)
 		defer p.cancel()
+		r.mu.Unlock()
 	}
-	raised := r.clock.raised
-	r.mu.Unlock()
-	if r.shared {
+	if r.has["shared"] {
 		typ = fmt.Sprint("T", i)
 	}
 	var err error
 	switch {
 	case nth > 0:
-	case r.begin == prepare:
+	case r.has["Prepare"]:
 		err = p.gen.Prepare(ctx, typ)
-	case r.begin == raise && r.isOperator(i):
+	case r.has["Raise"] && r.isOperator(i):
 		err = p.gen.Raise(ctx, typ, lateStart)
-	case r.begin == takeover && r.isOperator(i):
+	case r.has["Takeover"] && r.isOperator(i):
 		err = p.gen.Takeover(ctx, typ, 0)
 	}
 	var n serial.Number
 	switch {
 	case err != nil:
-	case r.begin == once:
+	case r.has["NextOnce"]:
 		request = requestOf(i, nth)
 		n, err = p.gen.NextOnce(ctx, typ, request)
 	default:
 		n, err = p.gen.NextNumber(ctx, typ)
 	}
-	if err == nil && r.begin == raise && r.isOperator(i) && n.Seq <= lateStart {
+	if err == nil && r.has["Raise"] && r.isOperator(i) && n.Seq <= lateStart {
 		err = fmt.Errorf("%s after Raise to %d", n, lateStart)
 	}
 	number := n.String()
-	if r.shared && err == nil {
+	if r.has["shared"] && err == nil {
 		number = "IS" + strings.TrimPrefix(number, typ) // two types must not have the same sequence
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.results = append(p.results, number)
 	switch {
-	case p.crashed || err != nil && r.mayGet(i, raised, err):
+	case p.crashed || err != nil && r.mayGet(i, err):
 	case err != nil:
 		r.failed = append(r.failed, err)
 	default:
@@ -256,32 +251,28 @@ func (r *run) call(i, nth int) {
 }
 
 // requestOf returns the ID of the nth request of a process. All processes have the first one.
-func requestOf(i, nth int) string {
-	if nth == 0 {
-		return "first"
-	}
-	return fmt.Sprintf("%d of %d", nth, i)
-}
+func requestOf(i, nth int) string { return fmt.Sprintf("%d of %d", nth, i*min(nth, 1)) }
 
-// mayGet reports whether a call of a process may fail with err. raised says whether it began after the operator had
-// raised the counter. The caller holds mu.
-func (r *run) mayGet(i int, raised bool, err error) bool {
-	ledger := r.setting.ledger && !(r.mixed && i == 0)
+// mayGet reports whether a call of a process may fail with err. The caller holds mu.
+func (r *run) mayGet(i int, err error) bool {
 	switch {
-	case i >= 0 && r.processes[i].canceled && errors.Is(err, context.Canceled):
-		return true
+	case errors.Is(err, context.Canceled):
+		return r.processes[i].canceled
 	case errors.Is(err, os.ErrDeadlineExceeded): // it was suspended until its time was over
 		return r.fault == crash && r.faulty == i
-	case r.fault == deny && strings.Contains(err.Error(), "NOPERM"):
-		return true
-	case r.fault == fastClock && r.clock.back && !raised && r.clock.mayCause(err):
-		return true
+	case strings.Contains(err.Error(), "NOPERM"):
+		return r.fault == deny
 	case errors.Is(err, serial.ErrCounterLost):
-		return r.isLost && !r.floor && (!ledger || r.mixed && r.lostPlain)
+		return r.staysLost(r.hasLedger(i))
 	case errors.Is(err, serial.ErrConflict):
-		return r.mixed && !ledger && r.recordHasLedger() || r.begin == takeover
+		return r.has["mixed"] && !r.hasLedger(i) && r.recordHasLedger() || r.has["Takeover"]
 	}
 	return false
+}
+
+// staysLost reports whether calls fail because of a loss, until an operator helps.
+func (r *run) staysLost(hasLedger bool) bool {
+	return r.isLost && !r.has["floor"] && (!hasLedger || r.has["mixed"] && r.lostPlain)
 }
 
 // recordHasLedger reports whether the record says that the day has a ledger.
@@ -301,7 +292,7 @@ func (r *run) lose(key string) {
 
 // record returns the key of the record.
 func (r *run) record() string {
-	if r.shared {
+	if r.has["shared"] {
 		return "serial:{*}"
 	}
 	return "serial:{IS}"
@@ -309,7 +300,7 @@ func (r *run) record() string {
 
 // counter returns the key of the day's counter.
 func (r *run) counter() string {
-	if r.printsDay {
+	if r.has["year"] {
 		return r.record() + time.Now().UTC().Format(":2006")
 	}
 	return r.record() + time.Now().UTC().Format(":20060102")
@@ -405,9 +396,22 @@ func (r *run) release() {
 // hook holds every command of a process's client back, also those of a pipeline, one after the other.
 func (r *run) hook(i int) redis.Hook {
 	return redistest.Hook(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) (failure error) {
-		before := ""
+		replies := "" // to the commands of the pipeline so far
 		for nth, cmd := range cmds {
-			err := r.process(ctx, i, cmd, next, before)
+			name := r.nameOf(i, cmd)
+			if name == "" { // it sets a connection up
+				failure = cmp.Or(failure, next(ctx, cmds[nth:nth+1]))
+				continue
+			}
+			err := r.send(ctx, i, name, func(ctx context.Context) error { return next(ctx, cmds[nth:nth+1]) })
+			if err != nil {
+				cmd.SetErr(err)
+			}
+			replies += fmt.Sprint(name, " ", err)
+			if value, ok := cmd.(interface{ Val() any }); ok { // the library's commands embed a *redis.Cmd
+				replies += fmt.Sprint(value.Val())
+			}
+			r.noteReply(i, replies)
 			if err != nil && (err == errCrashed || err == ctx.Err()) { // nothing more is sent
 				for _, later := range cmds[nth+1:] {
 					later.SetErr(err)
@@ -415,41 +419,30 @@ func (r *run) hook(i int) redis.Hook {
 				return err
 			}
 			failure = cmp.Or(failure, err)
-			r.mu.Lock()
-			before = r.processes[i].lastReply + ", "
-			r.mu.Unlock()
+			replies += ", "
 		}
 		return failure
 	})
 }
 
-// process sends a command when it is its turn. before has the replies to the commands before it in a pipeline.
-func (r *run) process(ctx context.Context, i int, cmd redis.Cmder, next redis.ProcessPipelineHook,
-	before string) error {
-	name, args := cmd.Name(), cmd.Args()
-	send := func(ctx context.Context) error { return next(ctx, []redis.Cmder{cmd}) }
-	switch name {
-	case "set":
-		name = "lock"
-		r.mu.Lock()
-		r.owners[fmt.Sprint(args[2])] = i
-		r.mu.Unlock()
-	case "eval", "evalsha":
-		name = scriptName(args)
-	default: // setting up a connection
-		return send(ctx)
-	}
-	err := r.send(ctx, i, name, send)
-	if err != nil {
-		cmd.SetErr(err)
-	}
+func (r *run) noteReply(i int, reply string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.processes[i].lastReply = fmt.Sprint(before, name, " ", err)
-	if value, ok := cmd.(interface{ Val() any }); ok { // the library's commands embed a *redis.Cmd
-		r.processes[i].lastReply += fmt.Sprint(value.Val())
+	r.processes[i].lastReply = reply
+}
+
+// nameOf returns the name of a command of a process, "" if it is not the library's.
+func (r *run) nameOf(i int, cmd redis.Cmder) string {
+	switch args := cmd.Args(); cmd.Name() {
+	case "set":
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.owners[fmt.Sprint(args[2])] = i
+		return "lock"
+	case "eval", "evalsha":
+		return scriptName(args)
 	}
-	return err
+	return ""
 }
 
 // scriptName describes the purpose of a script.
@@ -505,9 +498,7 @@ func (l ledger) ask(ctx context.Context, name string, reply func() (int64, error
 	if err != nil {
 		return 0, err
 	}
-	l.r.mu.Lock()
-	defer l.r.mu.Unlock()
-	l.r.processes[l.i].lastReply = fmt.Sprint(name, " ", n)
+	l.r.noteReply(l.i, fmt.Sprint(name, " ", n))
 	return n, nil
 }
 
