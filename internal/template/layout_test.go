@@ -237,61 +237,86 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// Invalid templates, and templates that do not suit their periods. A layout alone stands for {type}-{date:LAYOUT}-{seq}.
 // A token without a fixed width needs a literal on either side.
-func TestNeighbours(t *testing.T) {
-	for pattern, want := range map[string]string{
-		"{type}{date:M-yyyy}{seq}": "{date:M-yyyy}: M, which has no padding, needs a literal right before it that does not " +
-			"end in a digit, such as -, or the beginning of the template",
-		"{type}-{date:yyyyM}-{seq}":       "M, which has no padding, needs a literal right before it",
-		"{type}-{date:Myyyy}-{seq}":       "M, which has no padding, needs a literal right after it",
-		"{type}-{date:yyyy-M}{seq}":       "M, which has no padding, needs a literal right after it",
-		"{type}-{date:yyyy-M}4-{seq}":     "after it that does not begin with a digit",
-		"{type}-{date:yyyy'4'M}-{seq}":    "before it that does not end in a digit",
-		"{type}-{date:yyyy'M'M}-{seq}":    "",
-		"{type}-{date:yyyyMM-d}{seq}":     "d, which has no padding",
-		"{date:d.MM.yyyy}-{type}-{seq}":   "",
-		"{type}-{seq}-{date:yyyy.MM.d}":   "",
-		"{type}-{seq}-{date:yyyy-R}":      "",
-		"{type}-{date:yyyyR}-{seq}":       "R, which has no padding, needs a literal right before it that does not end",
-		"{type}-{date:yyyy'x'R}-{seq}":    "in a letter",
-		"{type}-{date:yyyy-R}年-{seq}":     "with a letter",
-		"{type}-{date:yyyy-R}5-{seq}":     "",
-		"{type}{date:-R-yyyy}{seq}":       "",
-		"{type}-{date:yyyy-M}{check:gs1}": "M, which has no padding",
+func TestTemplatesRefused(t *testing.T) {
+	for _, c := range []struct {
+		opt     setting
+		refused map[string]string // "" for a template that is accepted
+	}{
+		{per(calendar.Never), map[string]string{
+			"{type}{seq:7}{check:s10}":            "this template prints 7 before it and 0 after it",
+			"{type}{seq:8}{check:s10}1":           "this template prints 8 before it and 1 after it",
+			"{type}-{seq:8+}-{check:s10}":         "does not print a fixed number of digits",
+			"{type}{seq:4:base32}{check:luhn}":    "covers digits only, and the sequence is printed in base32",
+			"{type}{seq}{check:crc}":              "unknown check digit",
+			"{type}{seq}{check:luhn}{check:damm}": "{check} appears twice",
+			"{type}{seq}{type}":                   "{type} appears twice",
+			"{type}{seq}{number}":                 "unknown field {number}",
+			"{type}":                              "{seq} is missing", "{seq}": "{type} is missing",
+			"{type}{seq:16}":        `width "16"; want 1 to 15, followed by + for a sequence that may grow`,
+			"{type}{seq:10:base36}": `width "10"; want 1 to 9`,
+			"{type}{seq:04}":        `width "04"`, "{type}{seq:0}": `width "0"`,
+			"{type}{seq:4+:alpha}":                   "a sequence in alpha cannot grow",
+			"{type}{seq:4:hex}":                      `unknown alphabet "hex"`,
+			"{type}{seq":                             "the field {seq is not closed",
+			"{type}{seq}}":                           "a single } at byte 11",
+			"{type}{seq}\xff":                        "not valid UTF-8",
+			"{type}{seq}" + strings.Repeat("x", 250): "it has 261 bytes; want up to 256",
+			"{type}-{date:yyyy'}'}-{seq}":            "the quote in ' is not closed",
+			"{type}-{date:yyyy'{'}-{seq}":            `"{" in a date layout`,
+
+			"yyyyMMMMdd": `unknown date token "MMMM"`, "yyyyMmdd": `unknown date token "m"`,
+			"yyyyMmmm": `unknown date token "mmm"`, "yyyyMMm": `unknown date token "m"`,
+			"yyyy-ddd": `unknown date token "ddd"`, "BBB": `unknown date token "BBB"`,
+			"yyyySS": `unknown date token "SS"`, "RR": `unknown date token "RR"`, "yyyy-mmM": "M, which has no padding",
+			"yyyy'MMdd": "the quote in 'MMdd is not closed", "yyyy'''": "the quote in ' is not closed",
+			"'2024'":    "prints nothing of the date",
+			"yyyy BBBB": "the calendar year (yyyy or yy) appears twice",
+			"BB/BBBB":   "the calendar year (yyyy or yy) appears twice", "YYYY-BB": "appears twice",
+			"yyyy-M-MM": "the month (MM) appears twice", "MMM-R": "the month (MM) appears twice",
+			"Mmm MMM": "the month (MM) appears twice", "dd.d": "the day (dd) appears twice",
+			"S-S": "the half-year (S) appears twice",
+		}},
+		{dayStart(time.Hour), map[string]string{
+			"{type}{seq}":                   "{date} is missing; only numbers of Never need none",
+			"{type}{date:yyyyMM}{seq}":      "the day (dd) is missing",
+			"{type}{date:yyyyMMdd HH}{seq}": "HH: with a day start, the date is the business day",
+			"{type}{date:YYYYMMddWW}{seq}":  "YYYY beside weeks",
+			"{type}{date:'W'}{seq}":         "it prints nothing of the date",
+		}},
+		{per(calendar.Year), map[string]string{
+			"{type}{date:M-yyyy}{seq}": "{date:M-yyyy}: M, which has no padding, needs a literal right before it that " +
+				"does not end in a digit, such as -, or the beginning of the template",
+			"yyyyM":                                "M, which has no padding, needs a literal right before it",
+			"Myyyy":                                "M, which has no padding, needs a literal right after it",
+			"{type}-{date:yyyy-M}{seq}":            "M, which has no padding, needs a literal right after it",
+			"{type}-{date:yyyy-M}4-{seq}":          "after it that does not begin with a digit",
+			"yyyy'4'M":                             "before it that does not end in a digit",
+			"{type}-{date:yyyyMM-d}{seq}":          "d, which has no padding",
+			"yyyyR":                                "R, which has no padding, needs a literal right before it that does not end",
+			"yyyy'x'R":                             "in a letter",
+			"{type}-{date:yyyy-R}年-{seq}":          "with a letter",
+			"{type}-{date:yyyy-M}{check:gs1}{seq}": "M, which has no padding",
+			"yyyy'M'M":                             "", "{date:d.MM.yyyy}-{type}-{seq}": "", "{type}-{seq}-{date:yyyy.MM.d}": "",
+			"{type}-{seq}-{date:yyyy-R}": "", "{type}-{date:yyyy-R}5-{seq}": "", "{type}{date:-R-yyyy}{seq}": "",
+		}},
 	} {
-		if !strings.Contains(pattern, "{seq") {
-			pattern += "{seq}"
+		for pattern, want := range c.refused {
+			if !strings.Contains(pattern, "{") {
+				pattern = "{type}-{date:" + pattern + "}-{seq}"
+			}
+			if err := errOf(parse(c.opt, withText(pattern))); want == "" {
+				require.NoError(t, err, pattern)
+			} else {
+				require.ErrorContains(t, err, want, pattern)
+			}
 		}
-		_, err := template.Parse(pattern, calendar.Calendar{Unit: calendar.Year, Location: time.UTC})
-		if want == "" {
-			require.NoError(t, err, pattern)
-			continue
-		}
-		require.ErrorContains(t, err, want, pattern)
 	}
 }
 
-// Tokens, quotes and combinations that are refused, and years that a layout cannot print.
-func TestLayoutsRefused(t *testing.T) {
-	never := calendar.Calendar{Unit: calendar.Never, Location: time.UTC}
-	for layout, want := range map[string]string{
-		"yyyyMMMMdd": `unknown date token "MMMM"`, "yyyyMmdd": `unknown date token "m"`,
-		"yyyyMmmm": `unknown date token "mmm"`,
-		"yyyyMMm":  `unknown date token "m"`, "yyyy-ddd": `unknown date token "ddd"`, "BBB": `unknown date token "BBB"`,
-		"yyyySS": `unknown date token "SS"`, "RR": `unknown date token "RR"`, "yyyy-mmM": "M, which has no padding",
-		"yyyy'MMdd": "the quote in 'MMdd is not closed", "yyyy'''": "the quote in ' is not closed",
-		"yyyy'{'": `"{" in a date layout`, "'2024'": "prints nothing of the date",
-		"yyyy BBBB": "the calendar year (yyyy or yy) appears twice",
-		"BB/BBBB":   "the calendar year (yyyy or yy) appears twice",
-		"YYYY-BB":   "appears twice", "yyyy-M-MM": "the month (MM) appears twice", "MMM-R": "the month (MM) appears twice",
-		"Mmm MMM": "the month (MM) appears twice", "dd.d": "the day (dd) appears twice",
-		"S-S": "the half-year (S) appears twice",
-	} {
-		_, err := template.Parse("{type}-{date:"+layout+"}-{seq}", never)
-		require.ErrorContains(t, err, want, layout)
-	}
-	_, err := template.Parse("{type}-{date:yyyy'}'}-{seq}", never)
-	require.ErrorContains(t, err, "the quote in ' is not closed")
+// Years that a layout can and cannot print.
+func TestYears(t *testing.T) {
 	for date, want := range map[string]string{
 		"1999 BB": "the year 1999 cannot be printed as BB; want 2000 to 2099", "2100 yy": "want 2000 to 2099",
 		"2000 BB": "43", "2057 BB": "00", "2099 BB": "42", "9456 BBBB": "9999",

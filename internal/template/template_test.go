@@ -286,91 +286,19 @@ func (s *scheme) checkChanged(t *testing.T, r *rand.Rand, name, text string) {
 	}
 }
 
-// Numbers with check digits at the beginning, in the middle and at the end, as published or as their standard prints
-// them.
+// A wrong check digit is reported before a sequence of 0 or a date that does not exist. Some checks do not suit every
+// type.
 func TestCheckDigits(t *testing.T) {
-	at := time.Date(2024, 12, 30, 12, 0, 0, 0, time.UTC)
-	for _, c := range []struct {
-		pattern, typ string
-		seq          int64
-		want         string
-	}{
-		{"RF{check:97-10}{type}{seq:8}", "5390", 7547034, "RF18539007547034"}, // ISO 11649
-		{"{type}{seq:7}{check:97-10}", "0", 794, "0000079444"},
-		{"{type}{seq:10}{check:luhn}", "0", 7992739871, "079927398713"},
-		{"{type}-{seq:3}{check:damm}", "X", 572, "X-5724"},
-		{"{check:gs1}-{type}{seq:9}", "629", 104150021, "3-629104150021"},
-		{"{type}{check:gs1}{seq:9}", "629", 104150021, "6293104150021"},
-		{"{type}{seq:4}{check:11-10}", "X", 794, "X07945"},
-		{"{type}{seq:4}{check:37-36}", "a12425gabc123", 4002, "a12425gabc1234002M"},
-		{"+++{type}/{seq:4}/554{check:be97}+++", "090", 9337, "+++090/9337/55493+++"},
-		{"{type}{seq:8}{check:s10}GB", "RR", 47312482, "RR473124829GB"},
-		{"{type}-{date:'7'MMM-}{seq:7}-GB{check:s10}", "RR", 3124829, "RR-7DEC-3124829-GB5"},
-		{"{type}{seq:8}{check:s10}", "१", 8, "१000000080"}, // digits of another script do not count
-	} {
-		s := newScheme(t, withText(c.pattern), per(calendar.Never))
-		n, err := s.Number(c.typ, at, c.seq)
-		require.NoError(t, err)
-		require.Equal(t, c.want, n.String())
-		requireResult(t, n)(s.Parse(c.want))
-		wrong := []byte(c.want)
-		i := strings.LastIndexAny(c.want, "0123456789")
-		wrong[i] = '0' + (wrong[i]-'0'+1)%10
-		err = errOf(s.Parse(string(wrong)))
-		require.ErrorIs(t, err, template.ErrCheckDigit, "%s", wrong)
-		require.ErrorIs(t, err, template.ErrInvalidNumber)
-	}
-	// A wrong check digit is reported before a sequence of 0 or a date that does not exist.
 	s := newScheme(t, withText("{type}{date:yyyyMM}{seq:4}{check:luhn}"), per(calendar.Month))
 	for _, text := range []string{"IS20241200018", "IS20241200008", "IS20241300018"} {
 		require.ErrorIs(t, errOf(s.Parse(text)), template.ErrCheckDigit, text)
 	}
-	// Some checks do not suit every type.
 	untyped := newScheme(t, shared, withText("{seq}"), per(calendar.Never))
 	require.ErrorIs(t, untyped.CheckType("IS"), template.ErrInvalidType)
 	for pattern, text := range map[string]string{"{type}{seq:8}{check:s10}": "R1000000080",
 		"{type}-{seq}{check:97-10}": "订单-000100", "{type}-{seq}{check:37-36}": "订单-000100"} {
 		s := newScheme(t, withText(pattern), per(calendar.Never))
 		require.ErrorIs(t, errOf(s.Parse(text)), template.ErrInvalidType, pattern)
-	}
-}
-
-// Invalid templates, and templates that do not suit Never or days that begin at 01:00.
-func TestTemplatesRefused(t *testing.T) {
-	for pattern, want := range map[string]string{
-		"{type}{seq:7}{check:s10}":               "this template prints 7 before it and 0 after it",
-		"{type}{seq:8}{check:s10}1":              "this template prints 8 before it and 1 after it",
-		"{type}-{seq:8+}-{check:s10}":            "does not print a fixed number of digits",
-		"{type}{seq:4:base32}{check:luhn}":       "covers digits only, and the sequence is printed in base32",
-		"{type}{seq}{check:crc}":                 "unknown check digit",
-		"{type}{seq}{check:luhn}{check:damm}":    "{check} appears twice",
-		"{type}{seq}{type}":                      "{type} appears twice",
-		"{type}{seq}{number}":                    "unknown field {number}",
-		"{type}":                                 "{seq} is missing",
-		"{seq}":                                  "{type} is missing",
-		"{type}{seq:16}":                         `width "16"; want 1 to 15, followed by + for a sequence that may grow`,
-		"{type}{seq:10:base36}":                  `width "10"; want 1 to 9`,
-		"{type}{seq:04}":                         `width "04"`,
-		"{type}{seq:0}":                          `width "0"`,
-		"{type}{seq:4+:alpha}":                   "a sequence in alpha cannot grow",
-		"{type}{seq:4:hex}":                      `unknown alphabet "hex"`,
-		"{type}{seq":                             "the field {seq is not closed",
-		"{type}{seq}}":                           "a single } at byte 11",
-		"{type}{seq}\xff":                        "not valid UTF-8",
-		"{type}{seq}" + strings.Repeat("x", 250): "it has 261 bytes; want up to 256",
-	} {
-		_, err := parse(withText(pattern), per(calendar.Never))
-		require.ErrorContains(t, err, want, pattern)
-	}
-	for pattern, want := range map[string]string{
-		"{type}{seq}":                   "{date} is missing; only numbers of Never need none",
-		"{type}{date:yyyyMM}{seq}":      "the day (dd) is missing",
-		"{type}{date:yyyyMMdd HH}{seq}": "HH: with a day start, the date is the business day",
-		"{type}{date:YYYYMMddWW}{seq}":  "YYYY beside weeks",
-		"{type}{date:'W'}{seq}":         "it prints nothing of the date",
-	} {
-		_, err := parse(withText(pattern), dayStart(time.Hour))
-		require.ErrorContains(t, err, want, pattern)
 	}
 }
 
@@ -592,42 +520,63 @@ func TestPrintMarks(t *testing.T) {
 	}
 }
 
-// Numbers of all units as printed.
+// Numbers as printed, those with check digits as published or as their standard prints them. With another last digit,
+// such a number is refused.
 func TestTemplates(t *testing.T) {
 	at := time.Date(2021, 10, 24, 15, 30, 59, 0, time.UTC)
 	for _, c := range []struct {
-		per      calendar.Unit
-		dayStart time.Duration
-		pattern  string
-		typ      string
-		seq      int64
-		want     string
+		per          calendar.Unit
+		pattern, typ string
+		seq          int64
+		want         string
+		opts         []setting
 	}{
-		{calendar.Day, 0, "{type}{date:yyyyMMdd}{seq:4}", "IS", 7, "IS202110240007"},
-		{calendar.Day, 0, "{seq:1}/{date:dd.MM.yyyy}/{type}", "a/b", 7, "7/24.10.2021/a/b"},
-		{calendar.Day, 0, "{{{type}}}{date:yyyy年MM月dd日}号{seq:3}", "订单", 7, "{订单}2021年10月24日号007"},
-		{calendar.Second, 0, "{type}{date:yyMMddHHmmss}{seq:4}", "IS", 1, "IS2110241530590001"},
-		{calendar.Minute, 0, "{type}{date:yyyyMMddHHmm}{seq:6}", "IS", 42, "IS202110241530000042"},
-		{calendar.Month, 0, "{date:MM/yy}/{type}/{seq:4}", "IS", 42, "10/21/IS/0042"},
-		{calendar.Day, 15 * time.Hour, "{type}{date:yyyyMMdd}{seq:4}", "IS", 42, "IS202110240042"},
-		{calendar.Day, 16 * time.Hour, "{type}{date:yyyyMMdd}{seq:4}", "IS", 42, "IS202110230042"},
-		{calendar.Day, 0, "{type}{date:yyyyMMdd}-{seq:4+}", "IS", 10000, "IS20211024-10000"},
-		{calendar.Day, 0, "{type}{date:yyyyMMdd}-{seq:4+}", "IS", 999_999_999_999_999, "IS20211024-999999999999999"},
-		{calendar.Day, 0, "No {seq:1+} of {type}{date:yyyyMMdd}", "IS", 10, "No 10 of IS20211024"},
-		{calendar.Year, 0, "{seq:1+}/{date:yyyy}/{type}", "1/2", 10, "10/2021/1/2"},
-		{calendar.Day, 0, "{type}{date:yyyyddMMM}{seq:1+}", "IS", 10, "IS202124OCT10"},
-		{calendar.Day, 0, "{seq:1+}{date:Mmm-dd-yyyy} {type}", "IS", 10, "10Oct-24-2021 IS"},
-		{calendar.HalfYear, 0, "{type}{date:yyyy-'H'S}-{seq:4}", "IS", 1, "IS2021-H2-0001"},
-		{calendar.Day, 0, "{type}{date:yyyy''MM'o''clock'dd''''}{seq:2}", "IS", 1, "IS2021'10o'clock24''01"},
-		{calendar.Day, 0, "{type}-{date:d.M.yyyy}-{seq:2}", "IS.1", 1, "IS.1-24.10.2021-01"},
-		{calendar.Day, 0, "{date:d/R/BBBB} {type} {seq:2}", "1", 1, "24/X/2564 1 01"},
-		{calendar.Second, 0, "{type}{date:yyyyddHHmmMmmss}{seq:2}", "IS", 1, "IS2021241530Oct5901"},
+		{calendar.Day, "{type}{date:yyyyMMdd}{seq:4}", "IS", 7, "IS202110240007", nil},
+		{calendar.Day, "{seq:1}/{date:dd.MM.yyyy}/{type}", "a/b", 7, "7/24.10.2021/a/b", nil},
+		{calendar.Day, "{{{type}}}{date:yyyy年MM月dd日}号{seq:3}", "订单", 7, "{订单}2021年10月24日号007", nil},
+		{calendar.Second, "{type}{date:yyMMddHHmmss}{seq:4}", "IS", 1, "IS2110241530590001", nil},
+		{calendar.Minute, "{type}{date:yyyyMMddHHmm}{seq:6}", "IS", 42, "IS202110241530000042", nil},
+		{calendar.Month, "{date:MM/yy}/{type}/{seq:4}", "IS", 42, "10/21/IS/0042", nil},
+		{calendar.Day, "{type}{date:yyyyMMdd}{seq:4}", "IS", 42, "IS202110240042", []setting{dayStart(15 * time.Hour)}},
+		{calendar.Day, "{type}{date:yyyyMMdd}{seq:4}", "IS", 42, "IS202110230042", []setting{dayStart(16 * time.Hour)}},
+		{calendar.Day, "{type}{date:yyyyMMdd}-{seq:4+}", "IS", 10000, "IS20211024-10000", nil},
+		{calendar.Day, "{type}{date:yyyyMMdd}-{seq:4+}", "IS", 999_999_999_999_999, "IS20211024-999999999999999", nil},
+		{calendar.Day, "No {seq:1+} of {type}{date:yyyyMMdd}", "IS", 10, "No 10 of IS20211024", nil},
+		{calendar.Year, "{seq:1+}/{date:yyyy}/{type}", "1/2", 10, "10/2021/1/2", nil},
+		{calendar.Day, "{type}{date:yyyyddMMM}{seq:1+}", "IS", 10, "IS202124OCT10", nil},
+		{calendar.Day, "{seq:1+}{date:Mmm-dd-yyyy} {type}", "IS", 10, "10Oct-24-2021 IS", nil},
+		{calendar.HalfYear, "{type}{date:yyyy-'H'S}-{seq:4}", "IS", 1, "IS2021-H2-0001", nil},
+		{calendar.Day, "{type}{date:yyyy''MM'o''clock'dd''''}{seq:2}", "IS", 1, "IS2021'10o'clock24''01", nil},
+		{calendar.Day, "{type}-{date:d.M.yyyy}-{seq:2}", "IS.1", 1, "IS.1-24.10.2021-01", nil},
+		{calendar.Day, "{date:d/R/BBBB} {type} {seq:2}", "1", 1, "24/X/2564 1 01", nil},
+		{calendar.Second, "{type}{date:yyyyddHHmmMmmss}{seq:2}", "IS", 1, "IS2021241530Oct5901", nil},
+
+		{calendar.Never, "RF{check:97-10}{type}{seq:8}", "5390", 7547034, "RF18539007547034", nil}, // ISO 11649
+		{calendar.Never, "{type}{seq:7}{check:97-10}", "0", 794, "0000079444", nil},
+		{calendar.Never, "{type}{seq:10}{check:luhn}", "0", 7992739871, "079927398713", nil},
+		{calendar.Never, "{type}-{seq:3}{check:damm}", "X", 572, "X-5724", nil},
+		{calendar.Never, "{check:gs1}-{type}{seq:9}", "629", 104150021, "3-629104150021", nil},
+		{calendar.Never, "{type}{check:gs1}{seq:9}", "629", 104150021, "6293104150021", nil},
+		{calendar.Never, "{type}{seq:4}{check:11-10}", "X", 794, "X07945", nil},
+		{calendar.Never, "{type}{seq:4}{check:37-36}", "a12425gabc123", 4002, "a12425gabc1234002M", nil},
+		{calendar.Never, "+++{type}/{seq:4}/554{check:be97}+++", "090", 9337, "+++090/9337/55493+++", nil},
+		{calendar.Never, "{type}{seq:8}{check:s10}GB", "RR", 47312482, "RR473124829GB", nil},
+		{calendar.Never, "{type}-{date:'7'MMM-}{seq:7}-GB{check:s10}", "RR", 3124829, "RR-7OCT-3124829-GB5", nil},
+		{calendar.Never, "{type}{seq:8}{check:s10}", "१", 8, "१000000080", nil}, // digits of another script do not count
 	} {
-		s := newScheme(t, withText(c.pattern), dayStart(c.dayStart), per(c.per))
+		s := newScheme(t, append(c.opts, withText(c.pattern), per(c.per))...)
 		n, err := s.Number(c.typ, at, c.seq)
 		require.NoError(t, err)
 		require.Equal(t, c.want, n.String())
 		requireResult(t, n)(s.Parse(c.want))
+		if strings.Contains(c.pattern, "{check:") {
+			wrong := []byte(c.want)
+			i := strings.LastIndexAny(c.want, "0123456789")
+			wrong[i] = '0' + (wrong[i]-'0'+1)%10
+			err = errOf(s.Parse(string(wrong)))
+			require.ErrorIs(t, err, template.ErrCheckDigit, "%s", wrong)
+			require.ErrorIs(t, err, template.ErrInvalidNumber)
+		}
 	}
 	require.Empty(t, newScheme(t).PrintNumber("IS", "", "20211024", 1), "the date is not known")
 	stored := newScheme(t, withText("{type}{date:yyyyMMdd}{seq:4} "))
