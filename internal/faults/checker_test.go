@@ -281,7 +281,8 @@ func TestChecker(t *testing.T) {
 		gaps      int64
 		want      []string // findings
 	}{
-		"clean":                {calls: []call{issued(1, 5, 1, 3), issued(2, 9, 5, 6), issued(3, 4, 4, 4), issued(10, 11, 7, 7)}},
+		"clean": {calls: []call{issued(1, 5, 1, 3), issued(2, 9, 5, 6), issued(3, 4, 4, 4),
+			issued(10, 11, 7, 7)}},
 		"at once in any order": {calls: []call{issued(1, 3, 2, 2), issued(3, 4, 1, 1)}},
 		"the same number":      {calls: []call{issued(1, 5, 1, 1), issued(2, 6, 1, 1)}, want: []string{duplicates}},
 		"within a batch": {calls: []call{issued(1, 5, 1, 50), issued(2, 6, 20, 20), issued(2, 6, 51, 51)},

@@ -4,11 +4,9 @@ package faults
 
 import (
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +49,7 @@ var runs = []run{
 // Workers issue numbers while a random schedule of faults strikes, and every worker is served again after each fault.
 // Guarantees: redis-hangs, cluster-mode, restart-with-data, evicted-keys, gap-explained, deletion-unexplained.
 func TestFaults(t *testing.T) {
-	seed, soak := seedOf(t), soakOf(t)
+	seed, soak := redistest.Random(t).Uint64(), soakOf(t)
 	t.Log("| run | faults | numbers | failed calls | duplicates | out of order | gaps | gaps explained | recovery |")
 	for i, r := range runs {
 		if soak == 0 && !redistest.Long() && uint64(i)%5 != seed%5 { // a fifth of the runs, by the seed
@@ -71,12 +69,16 @@ func TestFaults(t *testing.T) {
 			e := newEnv(t, r, !r.protection.Ledger, length/2) // midnight comes in the middle
 			e.setting.Seed = seed + uint64(i)<<32
 			e.workers = startWorkers(t, e.setting, e.journal, 3)
-			began, masters := time.Now(), e.replicationIDs()
-			s := newSchedule(seed, r.name, faultsOf(r.topology, r.protection), soak > 0)
-			worst := e.awaitService(now(), "at first")
-			struck, ordered := 0, true
+			began, masters, worst := time.Now(), e.replicationIDs(), e.awaitService(now(), "at first")
+			random, faults, ordered := rand.New(rand.NewPCG(seed, uint64(i))), faultsOf(r.topology, r.protection), true
+			var order []int // every fault once, in random order, before any is repeated
+			struck := 0
 			for ; (struck < 2 || time.Since(began) < length) && !t.Failed(); struck++ {
-				st := s.next()
+				if len(order) == 0 {
+					order = random.Perm(len(faults))
+				}
+				st := newStep(faults[order[0]], random, soak > 0)
+				order = order[1:]
 				worst = max(worst, e.carryOut(st))
 				// If Redis forgets everything within 8 s after the first block of a period was sent, that block may be
 				// installed later; and two masters may accept writes at once.
@@ -196,38 +198,21 @@ const (
 	replaced  = "all workers are replaced, at once and after it has healed"
 )
 
-// A schedule has steps without end: every fault once, in random order, before any is repeated.
-type schedule struct {
-	random *rand.Rand
-	faults []fault
-	long   bool // there is time for faults longer than the lock's expiry and every timeout
-	order  []int
-}
-
-func newSchedule(seed uint64, run string, faults []fault, long bool) *schedule {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(run))
-	return &schedule{random: rand.New(rand.NewPCG(seed, h.Sum64())), faults: faults, long: long}
-}
-
-// next draws equally many random numbers for every step, so each step depends only on the seed and its number.
-func (s *schedule) next() step {
-	if len(s.order) == 0 {
-		s.order = s.random.Perm(len(s.faults))
-	}
+// newStep draws equally many random numbers for every step, so each step depends only on the seed and its number. If
+// there is time, a step may take longer than the lock's expiry and every timeout.
+func newStep(f fault, random *rand.Rand, isTime bool) step {
 	between := func(least, most time.Duration) time.Duration {
-		return least + time.Duration(s.random.Int64N(int64(most-least)))
+		return least + time.Duration(random.Int64N(int64(most-least)))
 	}
-	st := step{fault: s.faults[s.order[0]], hold: between(100*time.Millisecond, 1500*time.Millisecond),
-		seed: s.random.Uint64(), worker: []string{"", killed, suspended}[s.random.IntN(3)], which: s.random.IntN(1 << 16),
+	s := step{fault: f, hold: between(100*time.Millisecond, 1500*time.Millisecond),
+		seed: random.Uint64(), worker: []string{"", killed, suspended}[random.IntN(3)], which: random.IntN(1 << 16),
 		pause: between(100*time.Millisecond, 2100*time.Millisecond)}
-	s.order = s.order[1:]
-	st.delay = between(0, st.hold)
-	if s.random.IntN(8) == 0 && s.long {
-		st.hold *= 8
-		st.pause *= 5
+	s.delay = between(0, s.hold)
+	if random.IntN(8) == 0 && isTime {
+		s.hold *= 8
+		s.pause *= 5
 	}
-	return st
+	return s
 }
 
 func (s step) String() string {
@@ -236,18 +221,6 @@ func (s step) String() string {
 		text += fmt.Sprintf("; after %v %s", s.delay.Round(time.Millisecond), s.worker)
 	}
 	return text
-}
-
-// seedOf returns the suite's seed: SERIAL_SEED, or a new one.
-func seedOf(t *testing.T) uint64 {
-	seed := rand.Uint64N(1e6)
-	if s := os.Getenv("SERIAL_SEED"); s != "" {
-		var err error
-		seed, err = strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err, "SERIAL_SEED")
-	}
-	t.Logf("SERIAL_SEED=%d", seed)
-	return seed
 }
 
 // soakOf returns the total time of the runs when started by hand, 0 if they are to be brief.
@@ -274,7 +247,7 @@ func TestScenarios(t *testing.T) {
 		"SIGKILL, restart empty": "server", "old RDB restored": "server", "promotion of a lagging replica": "pair",
 		"promotion of a lagging replica, and back": "pair", "split brain": "pair",
 	}
-	seed := seedOf(t)
+	seed := redistest.Random(t).Uint64()
 	for at, f := range faults {
 		topology := losses[f.name]
 		if !redistest.Long() && uint64(at)%3 != seed%3 { // a third of them, by the seed

@@ -486,7 +486,7 @@ func TestWalk(t *testing.T) {
 		require.NoError(t, err)
 		zones = append(zones, zone)
 	}
-	seed, outcomes, walks := seedOf(t), map[string]int{}, uint64(0)
+	seed, outcomes, walks := redistest.Random(t).Uint64(), map[string]int{}, uint64(0)
 	missing := func() bool {
 		return slices.ContainsFunc([]string{"NextNumber", "NextN", "NextOnce", "Raise", "Takeover", "Prepare",
 			serial.ErrConflict.Error(), serial.ErrClockSkew.Error(), serial.ErrCounterLost.Error()},
