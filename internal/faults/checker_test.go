@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
@@ -19,6 +20,8 @@ import (
 
 // A journal has the calls of all workers, and everything that may have cost numbers.
 type journal struct {
+	storage *miniredis.Miniredis // has the highest numbers, for the floor
+
 	mu        sync.Mutex
 	calls     []call // that have ended
 	open      map[[2]int64]call
@@ -47,8 +50,8 @@ type loss struct{ from, to, blocks int64 }
 
 const unknown = "unknown" // failure of a call whose worker was killed
 
-func newJournal() *journal {
-	return &journal{open: map[[2]int64]call{}, latest: map[string]int64{}, highest: map[series]int64{},
+func newJournal(storage *miniredis.Miniredis) *journal {
+	return &journal{storage: storage, open: map[[2]int64]call{}, latest: map[string]int64{}, highest: map[series]int64{},
 		unheard: map[string]int64{}, explained: map[series][]serial.Explanation{}, dead: map[int]bool{}}
 }
 
@@ -67,6 +70,7 @@ func (j *journal) note(c call) {
 		worker, at := fmt.Sprint(c.Worker, c.Type), series{c.Type, c.Period}
 		j.latest[worker] = max(j.latest[worker], c.Start)
 		j.highest[at] = max(j.highest[at], c.Last)
+		_ = j.storage.Set(floorKey(at), fmt.Sprint(j.highest[at]))
 	}
 }
 
@@ -300,7 +304,7 @@ func TestChecker(t *testing.T) {
 		"an issued number that was explained": {calls: gap, explained: unused(2, 5), gaps: 3, want: []string{contradicted}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := newJournal()
+			j := newJournal(nil)
 			j.calls, j.unheard[typ], j.explained[series{typ, "19700101"}] = c.calls, c.unheard, c.explained
 			v := j.check(setting{scheme: scheme}, 0, func(string) int64 { return 0 })
 			delete(v.findings, "calls failed as "+unknown)

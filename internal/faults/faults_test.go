@@ -155,7 +155,11 @@ func (e *env) stopAndCheck() *verdict {
 		block = blockSize + maxBatch
 		silent = func(string) int64 { return int64(e.workers.killed) * block }
 	case e.Floor: // the numbers that it skipped may have been used
-		silent = func(typ string) int64 { return margin * e.storage.floors[typ] }
+		silent = func(typ string) (n int64) {
+			queries, _ := e.storage.Get(queriesKey(typ))
+			_, _ = fmt.Sscan(queries, &n)
+			return margin * n
+		}
 	case e.Replicas == 0: // an operator enters the last number of a lost counter
 		silent = nil
 	}

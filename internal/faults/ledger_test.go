@@ -3,110 +3,80 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"net"
-	"net/rpc"
+	"fmt"
 	"regexp"
-	"sync"
-	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/serialtest"
 )
 
-// A storage is the ledger and the floor of all workers, which outlive Redis. It lives in the watching process, and
-// workers call it by net/rpc.
+// A storage is a process's connection to the ledger and the floor of all workers. The watching process has both in a
+// Redis in memory, which outlives the servers.
 type storage struct {
-	journal *journal // the floor's source
-	ledger  serialtest.Ledger
-
-	mu     sync.Mutex
-	floors map[string]int64 // count of floor queries, by type
-	broken bool
-	delay  time.Duration // before it reserves if positive, otherwise after
-}
-
-// FloorArgs is exported for net/rpc.
-type FloorArgs struct{ Type, Period string }
-
-var errStorage = errors.New("storage failed")
-
-// margin is what a floor adds to the numbers that it has seen: more than were issued but not yet recorded.
-const margin = 5000
-
-// startStorage starts a storage, and returns its address.
-func startStorage(t *testing.T, j *journal) (*storage, string) {
-	s := &storage{journal: j, floors: map[string]int64{}}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	server := rpc.NewServer()
-	require.NoError(t, server.RegisterName("Storage", s))
-	go func() {
-		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
-			go server.ServeConn(conn)
-		}
-	}()
-	return s, listener.Addr().String()
-}
-
-// disturb makes it fail or reply late; with neither, it recovers.
-func (s *storage) disturb(broken bool, delay time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.broken, s.delay = broken, delay
-}
-
-// Reserve is called by net/rpc.
-func (s *storage) Reserve(args serial.Reservation, after *int64) (err error) {
-	s.mu.Lock()
-	broken, delay := s.broken, s.delay
-	s.mu.Unlock()
-	if broken {
-		return errStorage
-	}
-	time.Sleep(delay)
-	defer time.Sleep(-delay)
-	*after, err = s.ledger.Reserve(context.Background(), args)
-	return err
-}
-
-// Floor is called by net/rpc.
-func (s *storage) Floor(args FloorArgs, last *int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.floors[args.Type]++
-	*last = s.journal.last(args.Type, args.Period) + margin
-	return nil
-}
-
-// A storageClient is a process's connection to the storage.
-type storageClient struct {
-	*rpc.Client
+	*redis.Client
 	setting setting
 }
 
-func (c storageClient) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
-	return c.ask(ctx, "Storage.Reserve", r)
+var errStorage = errors.New("storage failed")
+
+const (
+	disturbance = "disturbance" // key of how long a reservation takes; a negative duration passes after it
+	margin      = 5000          // what a floor adds to the numbers that were reported: more than can be on their way
+)
+
+// floorKey returns the key of the last number that was reported, and queriesKey that of a count of floor queries.
+func floorKey(at series) string { return fmt.Sprint("floor:", at) }
+
+func queriesKey(typ string) string { return "queries:" + typ }
+
+// newStorage connects to a storage. Nothing is sent twice, because each reservation takes another block.
+func newStorage(s setting) storage {
+	return storage{redis.NewClient(&redis.Options{Addr: s.Storage, MaxRetries: -1, ReadTimeout: time.Minute}), s}
 }
 
-func (c storageClient) floor(ctx context.Context, typ string, start time.Time) (int64, error) {
-	return c.ask(ctx, "Storage.Floor", FloorArgs{typ, c.setting.period(start)})
-}
+var reserve = redis.NewScript(`local last = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), tonumber(ARGV[1]))
+redis.call('SET', KEYS[1], string.format('%.0f', last + ARGV[2]))
+return last`)
 
-// ask abandons a request when ctx ends. Its error is not ctx's: that would look like the caller's own.
-func (c storageClient) ask(ctx context.Context, method string, args any) (int64, error) {
-	reply := new(int64)
-	select {
-	case call := <-c.Go(method, args, reply, make(chan *rpc.Call, 1)).Done:
-		return *reply, call.Error
-	case <-ctx.Done():
-		return 0, errStorage
+// Reserve implements serial.Ledger. Its error is never that of ctx, which would look like the caller's own.
+func (s storage) Reserve(ctx context.Context, r serial.Reservation) (last int64, err error) {
+	delay, err := time.ParseDuration(cmp.Or(s.Get(ctx, disturbance).Val(), "0s"))
+	if err == nil {
+		err = sleep(ctx, delay)
 	}
+	if err == nil {
+		last, err = reserve.Run(ctx, s.Client, []string{r.Series + r.Period}, r.Above, r.N).Int64()
+	}
+	if err == nil {
+		err = sleep(ctx, -delay)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%w: %v", errStorage, err)
+	}
+	return last, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s storage) floor(ctx context.Context, typ string, start time.Time) (int64, error) {
+	s.Incr(ctx, queriesKey(typ))
+	last, err := s.Get(ctx, floorKey(series{typ, s.setting.period(start)})).Int64()
+	if err != nil && err != redis.Nil {
+		return 0, fmt.Errorf("%w: %v", errStorage, err)
+	}
+	return last + margin, nil
 }
 
 // Every type of the suite has such a name, so it is found in any key or series.

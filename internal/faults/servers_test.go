@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -25,7 +26,7 @@ type env struct {
 	setting setting
 	protection
 	journal *journal
-	storage *storage
+	storage *miniredis.Miniredis
 	workers *workers
 
 	master, replica *redistest.Server // where there is one pair, in their current roles
@@ -41,10 +42,10 @@ type env struct {
 
 // newEnv starts the servers of a run. Durable ones keep acknowledged writes over a restart.
 func newEnv(t *testing.T, r run, durable bool, midnightIn time.Duration) *env {
-	e := &env{t: t, protection: r.protection, journal: newJournal()}
+	e := &env{t: t, protection: r.protection, storage: miniredis.RunT(t)}
+	e.journal = newJournal(e.storage)
 	e.setting = setting{Topology: r.topology, Protection: r.protection, Calendar: r.calendar,
-		Zone: zoneOfMidnightIn(midnightIn)}
-	e.storage, e.setting.Storage = startStorage(t, e.journal)
+		Zone: zoneOfMidnightIn(midnightIn), Storage: e.storage.Addr()}
 	var err error
 	e.setting.scheme, err = serial.NewScheme(e.setting.options()...)
 	require.NoError(t, err)

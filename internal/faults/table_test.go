@@ -220,15 +220,8 @@ var faults = []fault{
 		return nothing
 	}},
 
-	{"ledger down", storageOnly, 0, "", func(e *env) func() {
-		e.storage.disturb(true, 0)
-		return func() { e.storage.disturb(false, 0) }
-	}},
-	{"ledger slow", storageOnly, 0, "", func(e *env) func() {
-		delay := []time.Duration{500 * time.Millisecond, 10 * time.Second}[e.random.IntN(2)]
-		e.storage.disturb(false, []time.Duration{delay, -delay}[e.random.IntN(2)])
-		return func() { e.storage.disturb(false, 0) }
-	}},
+	{"ledger down", storageOnly, 0, "", ledger("broken")},
+	{"ledger slow", storageOnly, 0, "", ledger("500ms", "-500ms", "10s", "-10s")},
 }
 
 // once sends one command to all masters.
@@ -236,6 +229,14 @@ func once(args ...any) func(*env) func() {
 	return func(e *env) func() {
 		e.toMasters(args...)
 		return nothing
+	}
+}
+
+// ledger disturbs the ledger in one of these ways.
+func ledger(ways ...string) func(*env) func() {
+	return func(e *env) func() {
+		require.NoError(e.t, e.storage.Set(disturbance, ways[e.random.IntN(len(ways))]))
+		return func() { e.storage.Del(disturbance) }
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/rpc"
 	"os"
 	"strings"
 	"sync"
@@ -99,11 +98,7 @@ func (s setting) client(hook redis.Hook) redis.UniversalClient {
 // generator returns a generator with connections of its own, and a function that ends both. unused is called with each
 // explanation.
 func (s setting) generator(hook redis.Hook, unused func(serial.Explanation)) (*serial.Generator, func() error, error) {
-	connection, err := rpc.Dial("tcp", s.Storage)
-	if err != nil {
-		return nil, nil, err
-	}
-	client, storage := s.client(hook), storageClient{connection, s}
+	client, storage := s.client(hook), newStorage(s)
 	opts := append(s.options(), serial.WithHooks(serial.Hooks{
 		Unused: func(_ context.Context, e serial.Explanation) { unused(e) },
 	}))
@@ -120,7 +115,7 @@ func (s setting) generator(hook redis.Hook, unused func(serial.Explanation)) (*s
 	return gen, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		return errors.Join(gen.Flush(ctx), client.Close(), connection.Close())
+		return errors.Join(gen.Flush(ctx), client.Close(), storage.Close())
 	}, err
 }
 
@@ -213,7 +208,13 @@ func (w *worker) call(random *rand.Rand) {
 	var err error
 	switch {
 	case kind < 4:
-		first, err = w.batch(ctx, c.Type, int(c.N))
+		var numbers []serial.Number
+		if numbers, err = w.gen.NextN(ctx, c.Type, int(c.N)); err == nil {
+			first = numbers[0]
+			if last := numbers[c.N-1]; last.Seq != first.Seq+c.N-1 || !last.Start.Equal(first.Start) {
+				err = fmt.Errorf("%w: %v", errWrong, numbers)
+			}
+		}
 	case kind == 4:
 		request := fmt.Sprint(os.Getpid(), "-", c.ID)
 		first, err = w.gen.NextOnce(ctx, c.Type, request)
@@ -236,22 +237,6 @@ func (w *worker) call(random *rand.Rand) {
 }
 
 var errWrong = errors.New("wrong result")
-
-// batch issues n consecutive numbers, and returns the first.
-func (w *worker) batch(ctx context.Context, typ string, n int) (first serial.Number, err error) {
-	numbers, err := w.gen.NextN(ctx, typ, n)
-	if err != nil {
-		return first, err
-	}
-	for i, number := range numbers {
-		parsed, err := w.gen.Parse(number.String())
-		if err != nil || !parsed.Equal(number) || number.Seq != numbers[0].Seq+int64(i) ||
-			!number.Start.Equal(numbers[0].Start) {
-			return first, fmt.Errorf("%w: %v", errWrong, numbers)
-		}
-	}
-	return numbers[0], nil
-}
 
 // class sorts errors by what they mean to the caller.
 func class(ctx context.Context, err error) string {
