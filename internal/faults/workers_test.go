@@ -43,21 +43,20 @@ func startWorkers(t *testing.T, s setting, j *journal, n int) *workers {
 	t.Cleanup(func() { // if the test failed at once
 		w.mu.Lock()
 		w.stopping = true
-		for _, p := range w.alive {
-			w.kill(p)
-		}
 		w.mu.Unlock()
+		w.replace()
 		w.all.Wait()
 	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for range n {
 		w.start()
 	}
 	return w
 }
 
+// start starts a worker. The caller holds mu.
 func (w *workers) start() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.stopping {
 		return
 	}
@@ -81,7 +80,7 @@ func (w *workers) start() {
 	w.all.Go(func() { w.follow(p, stdout) })
 }
 
-// follow reads a worker's messages until it ends. One that was killed is replaced.
+// follow reads a worker's messages until it ends.
 func (w *workers) follow(p *process, stdout io.Reader) {
 	messages := json.NewDecoder(stdout)
 	for m := (message{}); messages.Decode(&m) == nil; m = (message{}) {
@@ -97,7 +96,7 @@ func (w *workers) follow(p *process, stdout io.Reader) {
 	}
 	err := p.cmd.Wait()
 	w.mu.Lock()
-	w.alive = slices.DeleteFunc(w.alive, func(other *process) bool { return other == p })
+	w.remove(p)
 	killed := p.doomed && p.cmd.ProcessState.ExitCode() == -1 // by a signal
 	if killed {
 		w.killed++
@@ -106,9 +105,6 @@ func (w *workers) follow(p *process, stdout io.Reader) {
 	}
 	w.mu.Unlock()
 	w.journal.ended(p.number, killed)
-	if killed {
-		w.start()
-	}
 }
 
 func (p *process) resume() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
@@ -131,31 +127,25 @@ func (w *workers) strike(s step) {
 	}
 }
 
-// kill kills a worker. The caller holds mu.
+// kill kills a worker, and starts another one. The caller holds mu.
 func (w *workers) kill(p *process) {
 	p.doomed = true
 	_ = p.cmd.Process.Kill()
+	w.remove(p)
 	w.journal.disturb(0)
+	w.start()
 }
 
-// replace kills all workers, and returns when others have started.
+func (w *workers) remove(p *process) {
+	w.alive = slices.DeleteFunc(w.alive, func(other *process) bool { return other == p })
+}
+
+// replace replaces all workers.
 func (w *workers) replace() {
 	w.mu.Lock()
-	want := w.started + len(w.alive)
-	for _, p := range w.alive {
+	defer w.mu.Unlock()
+	for _, p := range slices.Clone(w.alive) {
 		w.kill(p)
-	}
-	w.mu.Unlock()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		w.mu.Lock()
-		started := w.started
-		w.mu.Unlock()
-		if started >= want {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatal("workers were killed, and others did not start")
-		}
 	}
 }
 
