@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
@@ -21,8 +20,7 @@ import (
 type Redis struct {
 	*miniredis.Miniredis
 	t      testing.TB
-	ahead  time.Duration // difference of the clock from the bubble after the last SetClock
-	denied atomic.Value  // denied command, a string
+	denied atomic.Value // denied command, a string
 }
 
 // Start starts a Redis. It is stopped at the end of the test.
@@ -38,30 +36,6 @@ func Start(t testing.TB) *Redis {
 // Deny makes the server reject a command like an ACL, including the calls of the command in scripts. With "", all
 // commands are allowed.
 func (m *Redis) Deny(command string) { m.denied.Store(command) }
-
-// SetClock stops the clock at now or, if now is zero, lets it run with the clock of the bubble. Keys must expire at the
-// same instants as before, as on a server. SetClock adjusts them, because miniredis stores durations. A key that has
-// expired does not return.
-func (m *Redis) SetClock(now time.Time) {
-	ahead, lives := time.Duration(0), map[string]time.Duration{}
-	if !now.IsZero() {
-		ahead = time.Until(now)
-	}
-	if back := m.ahead - ahead; back > 0 {
-		for _, key := range m.Keys() {
-			lives[key] = m.TTL(key) + back
-		}
-	}
-	goesBack := ahead < m.ahead
-	m.ahead = ahead
-	m.SetTime(now)
-	if goesBack {
-		m.ClockTTL(true) // keys age again
-	}
-	for key, left := range lives {
-		m.SetTTL(key, left)
-	}
-}
 
 // Client returns a new client.
 func (m *Redis) Client(hooks ...redis.Hook) *redis.Client {
