@@ -87,29 +87,12 @@ func (s *Server) Restore(snapshot []byte) error {
 // makes it a replica immediately. The sentinels would do the same some seconds later.
 func (s *Sentinel) Roles(t testing.TB) (leader, replica *Server) {
 	t.Helper()
-	eventually(t, "sentinel", func() error {
-		for i, sentinel := range s.Sentinels {
-			addr, busy, err := master(sentinel.Addr())
-			if err != nil || busy {
-				return fmt.Errorf("%s is about to fail over: %v", sentinel.Addr(), err)
-			}
-			now := s.Master
-			if addr == s.Replica.Addr() {
-				now = s.Replica
-			}
-			if i > 0 && now != leader {
-				return errors.New("the sentinels disagree")
-			}
-			leader = now
+	eventually(t, "sentinel", func() (err error) {
+		var busy bool
+		if leader, busy, err = s.reported(); err != nil || busy || !leader.IsMaster() {
+			return fmt.Errorf("a failover is not over: %v", err)
 		}
-		replica = s.Master
-		if leader == s.Master {
-			replica = s.Replica
-		}
-		if !leader.IsMaster() {
-			return fmt.Errorf("%s is not the master yet", leader.Addr())
-		}
-		if replica.IsMaster() {
+		if replica = s.other(leader); replica.IsMaster() {
 			_ = replica.ReplicaOf(leader)
 		}
 		for _, sentinel := range s.Sentinels {
@@ -123,24 +106,40 @@ func (s *Sentinel) Roles(t testing.TB) (leader, replica *Server) {
 }
 
 // AwaitFailover returns once all sentinels report a master other than before, and that server is a master.
-func (s *Sentinel) AwaitFailover(t testing.TB, before *Server) *Server {
+func (s *Sentinel) AwaitFailover(t testing.TB, before *Server) (after *Server) {
 	t.Helper()
-	after := s.Master
-	if before == s.Master {
-		after = s.Replica
-	}
+	after = s.other(before)
 	eventually(t, "failover", func() error {
-		for _, sentinel := range s.Sentinels {
-			if addr, _, err := master(sentinel.Addr()); err != nil || addr != after.Addr() {
-				return fmt.Errorf("%s reports the master %s: %v", sentinel.Addr(), addr, err)
-			}
-		}
-		if !after.IsMaster() {
-			return fmt.Errorf("%s is no master yet", after.Addr())
+		if now, _, err := s.reported(); err != nil || now != after || !after.IsMaster() {
+			return fmt.Errorf("%s is no master yet: %v", after.Addr(), err)
 		}
 		return nil
 	})
 	return after
+}
+
+// other returns the other one of the two servers.
+func (s *Sentinel) other(server *Server) *Server {
+	if server == s.Master {
+		return s.Replica
+	}
+	return s.Master
+}
+
+// reported returns the server that all sentinels report as the master, and whether one of them is running a failover.
+func (s *Sentinel) reported() (leader *Server, busy bool, err error) {
+	for _, sentinel := range s.Sentinels {
+		addr, fails, err := master(sentinel.Addr())
+		now := s.Master
+		if addr == s.Replica.Addr() {
+			now = s.Replica
+		}
+		if err != nil || leader != nil && now != leader {
+			return nil, false, fmt.Errorf("the sentinels disagree: %v", err)
+		}
+		leader, busy = now, busy || fails
+	}
+	return leader, busy, nil
 }
 
 // StartReplicatedCluster is like StartCluster, but each master has a replica. Slots are served even if other slots are
