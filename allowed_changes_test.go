@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,129 +17,114 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
+// Steps of changes, see rollout.do.
+const (
+	atAnyTime      = "old both new wait both old new"
+	betweenPeriods = "old old! wait wait new! new wait wait old! old" // after two periods, no old one overlaps a new one
+	withTakeover   = "old old! takeover-new new! new takeover-old old! old"
+	byPrint        = "old old! refuse-new old! prepare wait new! new refuse-old wait old! old" // Takeover does not help
+	// Neither Takeover nor waiting helps, as long as the record exists. It expires a week after the end of a period.
+	never = "old old! refuse-new old! wait old! prepare wait refuse-new old! old"
+)
+
 // Two processes keep the old settings and two have new ones while all of them issue numbers. The changes are those that
 // docs/settings.md allows, in both directions. Each process must be issued numbers, or fail, exactly when the page says
 // so.
 // Guarantees: allowed-changes.
 func TestRollout(t *testing.T) {
-	template := func(s string) []serial.Option { return options(serial.WithTemplate(s)) }
-	yearly := func(s string, opts ...serial.Option) []serial.Option {
-		return append(opts, serial.WithPeriod(serial.PerYear), serial.WithTemplate(s))
+	template := func(text string, more ...serial.Option) []serial.Option {
+		return append(more, serial.WithTemplate(text))
 	}
-	ever := func(s string) []serial.Option {
-		return options(serial.WithPeriod(serial.Never), serial.WithTemplate(s))
+	// per returns a change of templates for periods.
+	per := func(period serial.Period, length time.Duration, old, new, steps string) change {
+		unit := serial.WithPeriod(period)
+		return change{old: template(old, unit), new: template(new, unit), steps: steps, wait: length}
 	}
-	halfYearly := func(s string) []serial.Option {
-		return options(serial.WithPeriod(serial.PerHalfYear), serial.WithTemplate(s))
-	}
-	monthly := options(serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}"))
+	days := func(old, new, steps string) change { return per(serial.PerDay, 0, old, new, steps) }
+	const year, half = 365 * 24 * time.Hour, 183 * 24 * time.Hour
 	april, october := serial.WithYearStart(time.April, 1), serial.WithYearStart(time.October, 1)
-	shanghai := location(t, "Asia/Shanghai")
-	day := 24 * time.Hour
-	const dated = "{type}{date:yyyyMMdd}"
-	ledger := func() []serial.Option { return options(serial.WithLedger(new(serialtest.Ledger), 50)) }
-	key, otherKey := serial.WithHiddenSequence([]byte("an example's key")),
-		serial.WithHiddenSequence([]byte("another's secret"))
+	const plain, six = "{type}{date:yyyyMMdd}{seq:4}", "{type}{date:yyyyMMdd}{seq:6}"
+	const dashes, slashes = "{type}-{date:yyyyMMdd}-{seq:4}", "{type}/{date:yyyyMMdd}/{seq:4}"
+	ledger, otherLedger := serial.WithLedger(new(serialtest.Ledger), 50), serial.WithLedger(new(serialtest.Ledger), 50)
+	blocks, shanghai := new(serialtest.Ledger), serial.WithLocation(location(t, "Asia/Shanghai"))
+	key := serial.WithHiddenSequence([]byte("an example's key"))
+	otherKey, otherPrefix := serial.WithHiddenSequence([]byte("another's secret")), serial.WithKeyPrefix("other")
+	asOtherType := func(c change) change { c.newType = "IT"; return c }
 
 	rows := map[string][]change{
-		"literals, separators": {
-			{old: template("{type}{date:yyyyMMdd}{seq:4}"), new: template("{type}-{date:yyyy-MM-dd}-{seq:4}"),
-				steps: atAnyTime(day)},
-		},
+		"literals, separators": {days(plain, "{type}-{date:yyyy-MM-dd}-{seq:4}", atAnyTime)},
 		"width of `{seq}`": {
-			{old: template(dated + "{seq:4}"), new: template(dated + "{seq:6}"), steps: atAnyTime(day)},
-			{old: template(dated + "-{seq:4}"), new: template(dated + "-{seq:4+}"), steps: atAnyTime(day)},
-			{old: append(template(dated+"{seq:6}"), key), new: append(template(dated+"{seq:8}"), key), steps: atAnyTime(day)},
-			{old: template(dated + "{seq:4}{check:luhn}"), new: template(dated + "{seq:5}{check:luhn}"), steps: atAnyTime(day)},
+			days(plain, six, atAnyTime),
+			days(dashes, "{type}-{date:yyyyMMdd}-{seq:4+}", atAnyTime),
+			{old: template(six, key), new: template("{type}{date:yyyyMMdd}{seq:8}", key), steps: atAnyTime},
+			days(plain+"{check:luhn}", six+"{check:luhn}", atAnyTime),
 		},
-		"first sequence, retention": {
-			{new: options(serial.WithStart(101), serial.WithRetention(30)), steps: atAnyTime(day)},
-		},
+		"first sequence, retention": {{new: options(serial.WithStart(101), serial.WithRetention(30)), steps: atAnyTime}},
 		"last sequence, last day": {
-			{new: options(serial.WithLast(5000), serial.WithUntil(serial.On(2021, time.December, 31))), steps: atAnyTime(day)},
-		},
+			{new: options(serial.WithLast(5000), serial.WithUntil(serial.On(2021, time.December, 31))), steps: atAnyTime}},
 		"floor, skew, hooks, lock servers, replicas": {
-			{new: options(fixedFloor(0), serial.WithHooks(serial.Hooks{}), serial.WithMaxSkew(-1)), steps: atAnyTime(day)},
-		},
-		"block of a ledger": {func() change {
-			l := new(serialtest.Ledger)
-			return change{old: options(serial.WithLedger(l, 10)), new: options(serial.WithLedger(l, 40)),
-				steps: atAnyTime(day)}
-		}()},
+			{new: options(fixedFloor(0), serial.WithHooks(serial.Hooks{}), serial.WithMaxSkew(-1)), steps: atAnyTime}},
+		"block of a ledger": {
+			{old: options(serial.WithLedger(blocks, 10)), new: options(serial.WithLedger(blocks, 40)), steps: atAnyTime}},
 		"a ledger": {
-			{new: ledger(), steps: []step{oldOnly, newFirst, newOnly, after(day), oldOnly}},
-			{new: ledger(), steps: []step{oldOnly, newFirst, newOnly, takeOld, oldOnly}},
+			{new: options(ledger), steps: "old new! new wait old"},
+			{new: options(otherLedger), steps: "old new! new takeover-old old"},
 		},
 		"time zone, day start": {
-			{new: options(serial.WithLocation(shanghai)), steps: betweenPeriods(day)},
-			{new: options(serial.WithLocation(shanghai)), steps: withTakeover},
-			{new: options(serial.WithDayStart(4 * time.Hour)), steps: betweenPeriods(day)},
+			{new: options(shanghai), steps: betweenPeriods},
+			{new: options(shanghai), steps: withTakeover},
+			{new: options(serial.WithDayStart(4 * time.Hour)), steps: betweenPeriods},
 			{new: options(serial.WithDayStart(4 * time.Hour)), steps: withTakeover},
 		},
 		"period, year start": {
-			{new: monthly, steps: never},
+			{new: monthly.opts, steps: never},
 			{new: options(serial.WithPeriod(serial.PerMonth)), steps: never}, // the same template
-			{new: options(serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}-{date:GGGG-WW}-{seq:4}")),
-				steps: never},
-			{new: ever("{type}{seq:7}"), steps: never},
-			{old: yearly("{type}-{date:FFFF}-{seq:4}"), new: yearly("{type}/{date:FFFF}/{seq:4}", april), steps: never},
-			{old: yearly("{type}-{date:FFFFMM}-{seq:4}", april), new: yearly("{type}-{date:FFFFMM}-{seq:4}", october),
-				steps: never},
+			{new: weekly.opts, steps: never},
+			{new: endless.opts, steps: never},
+			{old: template("{type}-{date:FFFF}-{seq:4}", serial.WithPeriod(serial.PerYear)),
+				new: template("{type}/{date:FFFF}/{seq:4}", serial.WithPeriod(serial.PerYear), april), steps: never},
+			{old: template("{type}-{date:FFFFMM}-{seq:4}", serial.WithPeriod(serial.PerYear), april),
+				new: template("{type}-{date:FFFFMM}-{seq:4}", serial.WithPeriod(serial.PerYear), october), steps: never},
 		},
 		"business year in the template": { // days do not count by its start unless the template prints a part of it
-			{old: append(template("{type}-{date:yyyyMMdd}-{seq:4}"), april),
-				new: append(template("{type}/{date:FFFFMMdd}/{seq:4}"), april), steps: never,
+			{old: template(dashes, april), new: template("{type}/{date:FFFFMMdd}/{seq:4}", april), steps: never,
 				says: "give this generator a template without FFFF, FF, EEEE, EE, S and Q, or begin a new series"},
-			{old: append(template("{type}-{date:yyyyMMddQ}-{seq:4}"), april),
-				new: append(template("{type}/{date:yyyyMMdd}/{seq:4}"), april), steps: never,
+			{old: template("{type}-{date:yyyyMMddQ}-{seq:4}", april), new: template(slashes, april), steps: never,
 				says: "give this generator a template with FFFF, FF, EEEE, EE, S or Q, and the same year start, or begin a new"},
-			{old: template("{type}-{date:yyyyMMdd}-{seq:4}"), new: template("{type}/{date:FFFFMMdd}/{seq:4}"),
-				steps: byPrint(day)}, // from January 1
+			days(dashes, "{type}/{date:FFFFMMdd}/{seq:4}", byPrint), // from January 1
 		},
 		"order of fields and tokens, alphabet, check digit": {
-			{old: template("{type}{date:yyDDD}{seq:4}"), new: template("{date:yyDDD}{type}{seq:4}"), steps: byPrint(day)},
-			{old: yearly("{type}-{date:yyyyMM}-{seq:4}"), new: yearly("{type}-{date:yyyy}-{seq:4}"), steps: byPrint(365 * day)},
-			{old: template(dated + "{seq:4}"), new: template(dated + "{seq:4:base32}"), steps: byPrint(day)},
-			{old: template(dated + "{seq:4:base32}"), new: template(dated + "{seq:4:base36}"), steps: byPrint(day)},
-			{old: template(dated + "{seq:4}"), new: template(dated + "{seq:4}{check:damm}"), steps: byPrint(day)},
-			{old: template(dated + "{seq:4}{check:luhn}"), new: template(dated + "{seq:4}{check:damm}"), steps: byPrint(day)},
-			{old: ever("{type}{seq:7}"), new: ever("{type}{seq:7}{check:luhn}"),
-				steps: []step{oldOnly, oldFirst, denyNew, after(365 * day), oldFirst}},
+			days("{type}{date:yyDDD}{seq:4}", "{date:yyDDD}{type}{seq:4}", byPrint),
+			per(serial.PerYear, year, "{type}-{date:yyyyMM}-{seq:4}", "{type}-{date:yyyy}-{seq:4}", byPrint),
+			days(plain, "{type}{date:yyyyMMdd}{seq:4:base32}", byPrint),
+			days("{type}{date:yyyyMMdd}{seq:4:base32}", "{type}{date:yyyyMMdd}{seq:4:base36}", byPrint),
+			days(plain, plain+"{check:damm}", byPrint),
+			days(plain+"{check:luhn}", plain+"{check:damm}", byPrint),
+			per(serial.Never, year, "{type}{seq:7}", "{type}{seq:7}{check:luhn}", "old old! refuse-new wait old!"),
 		},
 		"year token, order of tokens in a date": {
-			{old: template("{type}-{date:yyMMdd}-{seq:4}"), new: template("{type}/{date:ddMMyy}/{seq:4}"), steps: byPrint(day)},
-			{old: template("{type}-{date:yyDDD}-{seq:4}"), new: template("{type}/{date:DDDyy}/{seq:4}"), steps: byPrint(day)},
+			days("{type}-{date:yyMMdd}-{seq:4}", "{type}/{date:ddMMyy}/{seq:4}", byPrint),
+			days("{type}-{date:yyDDD}-{seq:4}", "{type}/{date:DDDyy}/{seq:4}", byPrint),
 		},
 		"`yy` to `BB`": {
-			{old: template("{type}-{date:yyMMdd}-{seq:4}"), new: template("{type}/{date:BBMMdd}/{seq:4}"), steps: byPrint(day)},
-			{old: template("{type}-{date:yyMMdd}-{seq:4}"), new: template("{type}-{date:BBMMdd}-{seq:4}"), newType: "IT",
-				steps: atAnyTime(day)},
+			days("{type}-{date:yyMMdd}-{seq:4}", "{type}/{date:BBMMdd}/{seq:4}", byPrint),
+			asOtherType(days("{type}-{date:yyMMdd}-{seq:4}", "{type}-{date:BBMMdd}-{seq:4}", atAnyTime)),
 		},
 		"`S` to `Q`, `M` to `Q`": {
-			{old: halfYearly("{type}{date:FFFF-S}-{seq:4}"), new: halfYearly("{type}{date:FFFF-Q}-{seq:4}"), newType: "IT",
-				steps: atAnyTime(183 * day)},
-			{old: halfYearly("{type}{date:FFFF-M}-{seq:4}"), new: halfYearly("{type}{date:FFFF-Q}-{seq:4}"), newType: "IT",
-				steps: atAnyTime(183 * day)},
+			asOtherType(per(serial.PerHalfYear, half, "{type}{date:FFFF-S}-{seq:4}", "{type}{date:FFFF-Q}-{seq:4}", atAnyTime)),
+			asOtherType(per(serial.PerHalfYear, half, "{type}{date:FFFF-M}-{seq:4}", "{type}{date:FFFF-Q}-{seq:4}", atAnyTime)),
 		},
 		"key": {
-			{old: template(dated + "{seq:6}"), new: append(template(dated+"{seq:6}"), key), steps: byPrint(day)},
-			{old: append(template(dated+"{seq:6}"), key), new: append(template(dated+"{seq:6}"), otherKey), steps: byPrint(day)},
+			{old: template(six), new: template(six, key), steps: byPrint},
+			{old: template(six, key), new: template(six, otherKey), steps: byPrint},
 		},
 		"`WithSharedCounter`": {
-			{old: template("{type}-{date:yyyyMMdd}-{seq:4}"),
-				new: append(template("{type}/{date:yyyyMMdd}/{seq:4}"), serial.WithKeyPrefix("other"),
-					serial.WithSharedCounter()), steps: atAnyTime(day)},
-		},
-		"key prefix": {
-			{old: template("{type}-{date:yyyyMMdd}-{seq:4}"),
-				new: append(template("{type}/{date:yyyyMMdd}/{seq:4}"), serial.WithKeyPrefix("other")), steps: atAnyTime(day)},
-		},
+			{old: template(dashes), new: template(slashes, otherPrefix, serial.WithSharedCounter()), steps: atAnyTime}},
+		"key prefix": {{old: template(dashes), new: template(slashes, otherPrefix), steps: atAnyTime}},
 	}
-	_, table, _ := strings.Cut(guide(t, "settings.md"), "\n## What may change when\n")
-	table, _, _ = strings.Cut(table, "\n## ")
 	var documented []string
-	for _, row := range regexp.MustCompile(`(?m)^\| (.*?) \| `).FindAllStringSubmatch(table, -1)[2:] {
-		documented = append(documented, row[1])
+	for _, row := range tableRows(t, "docs/settings.md", "what-may-change-when") {
+		documented = append(documented, row[0])
 	}
 	require.ElementsMatch(t, documented, slices.Collect(maps.Keys(rows)), "each row of the table is tested")
 	for row, changes := range rows {
@@ -156,68 +140,10 @@ func TestRollout(t *testing.T) {
 // A change consists of settings and the steps that follow.
 type change struct {
 	old, new []serial.Option
-	newType  string // of those with the new settings; "" for IS
-	says     string // in the error of those with the new settings
-	steps    []step
-}
-
-// A step is an event in a rollout, while two processes have the old settings and two have the new ones.
-type step func(r *rollout)
-
-// In these steps, twenty callers call Next at the same time. Those with the settings in the name of the step are issued
-// numbers, and the rest fail with ErrConflict.
-var (
-	both     step = func(r *rollout) { r.issue(10, 10, true, true) }
-	oldOnly  step = func(r *rollout) { r.issue(20, 0, true, false) } // no process has the new settings yet
-	newOnly  step = func(r *rollout) { r.issue(0, 20, false, true) } // no process has the old settings any more
-	oldFirst step = func(r *rollout) {                               // and the new ones come too early
-		require.NoError(r.t, errOf(r.older[0].Next(r.t.Context(), "IS")))
-		r.issue(10, 10, true, false)
-	}
-	newFirst step = func(r *rollout) { // and the old ones remain
-		require.NoError(r.t, errOf(r.newer[0].Next(r.t.Context(), "IS")))
-		r.issue(10, 10, false, true)
-	}
-)
-
-// In these steps, an operator calls Takeover or Prepare.
-var (
-	takeNew  step = func(r *rollout) { require.NoError(r.t, r.takeOver(r.newer)) }
-	takeOld  step = func(r *rollout) { require.NoError(r.t, r.takeOver(r.older)) }
-	denyNew  step = func(r *rollout) { require.ErrorIs(r.t, r.takeOver(r.newer), serial.ErrConflict) }
-	denyOld  step = func(r *rollout) { require.ErrorIs(r.t, r.takeOver(r.older), serial.ErrConflict) }
-	prepared step = func(r *rollout) { require.NoError(r.t, r.older[0].Prepare(r.t.Context(), "IS")) }
-)
-
-// after returns a step in which time passes.
-func after(d time.Duration) step {
-	return func(r *rollout) {
-		r.redis.Advance(d)
-		r.last = 0
-	}
-}
-
-func atAnyTime(period time.Duration) []step {
-	return []step{oldOnly, both, newOnly, after(period), both, oldOnly, newOnly}
-}
-
-// betweenPeriods waits for two periods of the longer length. After that, no old period overlaps a new one.
-func betweenPeriods(period time.Duration) []step {
-	return []step{oldOnly, oldFirst, after(2 * period), newFirst, newOnly, after(2 * period), oldFirst, oldOnly}
-}
-
-var withTakeover = []step{oldOnly, oldFirst, takeNew, newFirst, newOnly, takeOld, oldFirst, oldOnly}
-
-// never has the steps for settings that cannot be changed: neither Takeover nor waiting helps, as long as the record
-// exists. The record expires a week after the end of a period.
-var never = []step{
-	oldOnly, oldFirst, denyNew, oldFirst, after(24 * time.Hour), oldFirst, prepared, after(24 * time.Hour),
-	denyNew, oldFirst, oldOnly}
-
-// byPrint returns the steps for changes that even Takeover does not allow.
-func byPrint(period time.Duration) []step {
-	return []step{oldOnly, oldFirst, denyNew, oldFirst, prepared, after(period), newFirst, newOnly, denyOld, after(period),
-		oldFirst, oldOnly}
+	steps    string
+	newType  string        // of those with the new settings; "" for IS
+	says     string        // in the error of those with the new settings
+	wait     time.Duration // length of a period; 0 for a day
 }
 
 // A rollout is a change of settings in progress.
@@ -240,14 +166,47 @@ func (c change) run(t *testing.T) {
 		r.older = append(r.older, newGenerator(t, redis.Client(), append(usual, c.old...)...))
 		r.newer = append(r.newer, newGenerator(t, redis.Client(), append(usual, c.new...)...))
 	}
-	for i, step := range c.steps {
-		step(r)
-		require.False(t, t.Failed(), "step %d", i)
+	for step := range strings.FieldsSeq(c.steps) {
+		r.do(step)
+		require.False(t, t.Failed(), "%s of %s", step, c.steps)
 	}
 }
 
-func (r *rollout) takeOver(gens []*serial.Generator) error {
-	return gens[0].Takeover(r.t.Context(), "IS", r.last)
+// do runs a step. In some steps, eight callers call Next at the same time: with "both" settings, with the "old" or the
+// "new" ones, which all are issued numbers; or with both, of which the callers with the old settings ("old!") or the
+// new ones ("new!") are issued numbers, because they come first, and the others fail with ErrConflict. In the other
+// steps, a period passes, or an operator calls Prepare or Takeover, which succeeds or is refused.
+func (r *rollout) do(step string) {
+	ctx := r.t.Context()
+	switch step {
+	case "both":
+		r.issue(4, 4, true, true)
+	case "old":
+		r.issue(8, 0, true, false)
+	case "new":
+		r.issue(0, 8, false, true)
+	case "old!":
+		r.issue(1, 0, true, false)
+		r.issue(4, 4, true, false)
+	case "new!":
+		r.issue(0, 1, false, true)
+		r.issue(4, 4, false, true)
+	case "takeover-old":
+		require.NoError(r.t, r.older[0].Takeover(ctx, "IS", r.last))
+	case "takeover-new":
+		require.NoError(r.t, r.newer[0].Takeover(ctx, "IS", r.last))
+	case "refuse-old":
+		require.ErrorIs(r.t, r.older[0].Takeover(ctx, "IS", r.last), serial.ErrConflict)
+	case "refuse-new":
+		require.ErrorIs(r.t, r.newer[0].Takeover(ctx, "IS", r.last), serial.ErrConflict)
+	case "prepare":
+		require.NoError(r.t, r.older[0].Prepare(ctx, "IS"))
+	case "wait":
+		r.redis.Advance(cmp.Or(r.wait, 24*time.Hour))
+		r.last = 0
+	default:
+		require.Fail(r.t, "unknown step", step)
+	}
 }
 
 // issue lets callers with old and with new settings call Next at the same time. It requires that the callers with each

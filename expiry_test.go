@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/redistest"
 )
 
 // A kind is a period length with a matching template.
@@ -55,27 +54,25 @@ func testPeriods(t *testing.T, b backend) {
 		{serial.PerMinute, "yyyyMMddHHmm", "200601021504"},
 		{serial.PerHour, "yyyyMMddHH", "2006010215"},
 	} {
-		t.Run(c.period.String(), func(t *testing.T) {
-			opts := []serial.Option{serial.WithPeriod(c.period), serial.WithTemplate("{type}{date:" + c.layout + "}{seq:4}")}
-			s := b.series(t, opts...)
+		opts := options(serial.WithPeriod(c.period), serial.WithTemplate("{type}{date:"+c.layout+"}{seq:4}"))
+		b.run(t, c.period.String(), func(t *testing.T, s *series) {
 			last := ""
 			for _, gen := range []*serial.Generator{s.gen, s.generator(opts...), s.gen} {
 				before := time.Now().In(s.loc)
-				n, err := gen.NextNumber(t.Context(), "IS")
-				require.NoError(t, err)
+				n := must(gen.NextNumber(t.Context(), "IS"))
 				require.Greater(t, n.String(), last)
 				last = n.String()
 				if c.period != serial.PerSecond { // may be over by now
-					require.Contains(t, []string{before.Format(c.goes), time.Now().In(s.loc).Format(c.goes)}, last[2:2+len(c.goes)])
+					require.Contains(t, []string{before.Format(c.goes), time.Now().In(s.loc).Format(c.goes)}, last[2:len(last)-4])
 				}
 				requireResult(t, n)(gen.Parse(last))
 			}
-			ttl := s.rdb.PTTL(t.Context(), s.record+":"+last[2:2+len(c.goes)]).Val()
+			ttl := s.rdb.PTTL(t.Context(), s.record+":"+last[2:len(last)-4]).Val()
 			require.NotEqual(t, time.Duration(-1), ttl, "no key without an expiry")
 			if c.period != serial.PerSecond {
 				require.ErrorIs(t, errOf(s.generator().Next(t.Context(), "IS")), serial.ErrConflict)
 			}
-		})
+		}, opts...)
 	}
 }
 
@@ -83,8 +80,7 @@ func testPeriods(t *testing.T, b backend) {
 // the durations of Never. miniredis stores durations, so it does not support more than 292 years.
 func requireExpiry(t *testing.T, rdb redis.UniversalClient, key string, at time.Time) {
 	t.Helper()
-	expires, err := rdb.Do(t.Context(), "PEXPIRETIME", key).Int64()
-	require.NoError(t, err)
+	expires := must(rdb.Do(t.Context(), "PEXPIRETIME", key).Int64())
 	want, most := at.Unix(), time.Now().Unix()+math.MaxInt64/int64(time.Second)+1
 	if want > most && expires/1000 <= most {
 		want = most
@@ -96,44 +92,31 @@ func requireExpiry(t *testing.T, rdb redis.UniversalClient, key string, at time.
 func testCalendars(t *testing.T, b backend) {
 	for _, k := range []kind{weekly, quarterly, halfYears, fiscal, endless} {
 		b.run(t, k.name, func(t *testing.T, s *series) {
-			gen := s.generator(k.opts...)
-			label, start, end := gen.Scheme().Period(serial.At(time.Now()))
-			counter := s.record + ":" + label
-			next := func(want int64) {
-				t.Helper()
-				n, err := gen.NextNumber(t.Context(), "IS")
-				require.NoError(t, err)
-				require.Equal(t, []int64{want, start.Unix()}, []int64{n.Seq, n.Start.Unix()})
-				requireResult(t, n)(gen.Parse(n.String()))
+			label, start, end := s.gen.Scheme().Period(serial.At(time.Now()))
+			s.counter = s.record + ":" + label
+			s.gens = map[string]*serial.Generator{"forgetful": s.generator(k.opts...)}
+			for want := range int64(2) {
+				n := must(s.gen.NextNumber(t.Context(), "IS"))
+				require.Equal(t, []int64{want + 1, start.Unix()}, []int64{n.Seq, n.Start.Unix()})
+				requireResult(t, n)(s.gen.Parse(n.String()))
 			}
-			next(1)
-			next(2)
-			require.Equal(t, "2", s.rdb.Get(t.Context(), counter).Val())
-			requireExpiry(t, s.rdb, counter, end)
+			require.Equal(t, "2", s.rdb.Get(t.Context(), s.counter).Val())
+			requireExpiry(t, s.rdb, s.counter, end)
 			requireExpiry(t, s.rdb, s.record, end.Add(7*24*time.Hour))
-			require.NoError(t, gen.Raise(t.Context(), "IS", 9))
-			next(10)
-			last, err := gen.Peek(t.Context(), "IS")
-			require.NoError(t, err)
+			s.play("raise 9; next 10")
+			last := must(s.gen.Peek(t.Context(), "IS"))
 			require.EqualValues(t, 10, last.Seq)
-			requireResult(t, []serial.Number{last})(gen.History(t.Context(), "IS", 100))
-
+			requireResult(t, []serial.Number{last})(s.gen.History(t.Context(), "IS", 100))
 			for _, other := range []kind{daily, monthly, yearly, weekly, quarterly, halfYears, fiscal, endless} {
 				if other.name == k.name {
 					continue
 				}
-				foreign := s.generator(other.opts...)
-				for _, err := range []error{errOf(foreign.Next(t.Context(), "IS")), errOf(foreign.Peek(t.Context(), "IS")),
-					foreign.Raise(t.Context(), "IS", 3), foreign.Prepare(t.Context(), "IS"),
-					foreign.Takeover(t.Context(), "IS", 3), errOf(foreign.History(t.Context(), "IS", 1))} {
-					require.ErrorIs(t, err, serial.ErrConflict, other.name)
+				for call, err := range callsOf(t.Context(), s.generator(other.opts...), "IS") {
+					require.ErrorIs(t, err, serial.ErrConflict, "%s: %s", other.name, call)
 				}
 			}
-			require.NoError(t, s.rdb.Del(t.Context(), counter).Err())
-			require.ErrorIs(t, errOf(s.generator(k.opts...).Next(t.Context(), "IS")), serial.ErrCounterLost)
-			require.NoError(t, gen.Raise(t.Context(), "IS", 20))
-			next(21)
-		})
+			s.play("del counter; forgetful.next lost; raise 20; next 21")
+		}, k.opts...)
 	}
 }
 
@@ -154,56 +137,74 @@ func testCalendarsInALedger(t *testing.T, b backend) {
 	}
 }
 
-// Callers issue integers that contain the second, over a network with a delay of 400 ms. The integers must be strictly
-// increasing, no lock must be taken, and old keys must expire.
-func TestPerSecond(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		var locks atomic.Int64
-		var mu sync.Mutex
-		gens := make([]*serial.Generator, 3)
-		for i := range gens {
-			gens[i] = newGenerator(t, m.Client(network(200*time.Millisecond), counting(&locks, "set")),
-				serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerSecond),
-				serial.WithTemplate("{type}{date:yyMMddHHmmss}{seq:4}"))
-		}
-		type issued struct {
-			number        int64
-			before, after time.Time
-		}
-		var all []issued
-		var wg sync.WaitGroup
-		for i := range 12 {
-			wg.Go(func() {
-				for range 30 {
-					before := time.Now()
-					n, err := gens[i%3].NextNumber(t.Context(), "IS")
-					require.NoError(t, err)
-					number, err := n.Int64()
-					require.NoError(t, err)
-					mu.Lock()
-					all = append(all, issued{number, before, time.Now()})
-					mu.Unlock()
-					require.LessOrEqual(t, time.Since(before), 4*time.Second)
-					time.Sleep(time.Duration(i) * 37 * time.Millisecond)
-				}
-			})
-		}
-		wg.Wait()
-		seen := map[int64]bool{}
-		for _, a := range all {
-			require.False(t, seen[a.number], "%d was issued twice", a.number)
-			seen[a.number] = true
-			require.LessOrEqual(t, a.before.Truncate(time.Second).Format("060102150405"), fmt.Sprintf("%012d", a.number/10_000))
-			require.GreaterOrEqual(t, a.after.Format("060102150405"), fmt.Sprintf("%012d", a.number/10_000))
-			for _, b := range all {
-				if b.before.After(a.after) {
-					require.Greater(t, b.number, a.number)
-				}
+// Callers issue numbers that contain the second, over a network with a delay of 400 ms. If a second is a period, no lock
+// must be taken, and old keys must expire. If a day is the period, it must be opened once, and its sequences must have no
+// gap, although shared calls are in flight whenever the printed date changes.
+func TestSecondsOverANetwork(t *testing.T) {
+	asked := 0
+	floor := serial.WithFloor(func(context.Context, string, time.Time) (int64, error) {
+		asked++
+		time.Sleep(300 * time.Millisecond)
+		return 0, nil
+	})
+	for name, opts := range map[string][]serial.Option{
+		"seconds": options(serial.WithPeriod(serial.PerSecond)), "days": options(floor), "blocks": ledgerIf(true, 37),
+	} {
+		runInBubble(t, name, func(t *testing.T, m *simulation) {
+			var locks atomic.Int64
+			opts := append(opts, serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq:4}"))
+			gens := make([]*serial.Generator, 3)
+			for i := range gens {
+				gens[i] = newGenerator(t, m.Client(network(200*time.Millisecond), counting(&locks, "set")), opts...)
 			}
+			all := &journal{layout: "20060102150405"}
+			var wg sync.WaitGroup
+			for i := range 12 {
+				wg.Go(func() {
+					for k := range 20 {
+						took := must(all.next(t.Context(), gens[i%3], "IS"))
+						require.True(t, took <= 4*time.Second || name != "seconds" && k == 0 && took <= 10*time.Second, took)
+						time.Sleep(time.Duration(i) * 37 * time.Millisecond)
+					}
+				})
+			}
+			wg.Wait()
+			var seqs []int64
+			for _, ofSecond := range all.check(t, time.UTC) {
+				seqs = append(seqs, ofSecond...)
+			}
+			m.requireExpiries()
+			if name == "seconds" {
+				require.Zero(t, locks.Load(), "there is no lock")
+				require.LessOrEqual(t, len(m.Keys()), 3, "counters of past seconds are gone: %v", m.Keys())
+				return
+			}
+			slices.Sort(seqs)
+			require.Equal(t, upTo(12*20), seqs)
+		})
+	}
+	require.Equal(t, 1, asked)
+}
+
+// Numbers contain the second, and the network has a delay of 1.4 s. A call must aim at the second in which it arrives,
+// as soon as it knows the delay. It must not fail on the last day as long as a request might still arrive in time.
+func TestAimAtASecond(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		opts := options(serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq:4}"),
+			serial.WithUntil(serial.OnDateOf(time.Now().UTC())))
+		require.NoError(t, errOf(newGenerator(t, m.Client(), opts...).Next(t.Context(), "IS")))
+		newProcess := func() *serial.Generator { return newGenerator(t, m.Client(network(700*time.Millisecond)), opts...) }
+		requireTrips := func(want time.Duration, gen *serial.Generator, begin time.Time, err error) {
+			t.Helper()
+			time.Sleep(time.Until(begin))
+			require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), err)
+			require.Equal(t, want*1400*time.Millisecond, time.Since(begin))
 		}
-		require.Zero(t, locks.Load(), "there is no lock")
-		require.LessOrEqual(t, len(m.Keys()), 3, "counters of past seconds are gone: %v", m.Keys())
-		m.requireExpiries()
+		gen, begin := newProcess(), time.Now().Add(1500*time.Millisecond)
+		requireTrips(2, gen, begin, nil)
+		requireTrips(1, gen, begin.Add(10*time.Second), nil)
+		over := begin.Truncate(24 * time.Hour).Add(24 * time.Hour)
+		requireTrips(2, newProcess(), over.Add(-1500*time.Millisecond), serial.ErrExhausted)
 	})
 }
 
@@ -211,44 +212,25 @@ func TestPerSecond(t *testing.T) {
 // twice.
 // Guarantees: zone-changed.
 func TestAnotherZone(t *testing.T) {
-	east, west := time.FixedZone("+14", 14*3600), time.FixedZone("-12", -12*3600)
-	four := serial.WithDayStart(4 * time.Hour)
-	type step struct {
-		at   string // UTC
-		zone *time.Location
-		want string // "" for ErrConflict
-		opts []serial.Option
+	settings := map[string]serial.Option{
+		"east": serial.WithLocation(time.FixedZone("+14", 14*3600)), "UTC": serial.WithDayStart(0),
+		"west": serial.WithLocation(time.FixedZone("-12", -12*3600)), "04:00": serial.WithDayStart(4 * time.Hour),
 	}
-	for name, steps := range map[string][]step{
-		"a day that another zone used": {
-			{"2021-01-02 09:00", east, "IS202101020001", nil},
-			{"2021-01-02 12:00", west, "", nil},
-			{"2021-01-03 11:59", west, "", nil},
-			{"2021-01-03 12:00", west, "IS202101030001", nil},
-			{"2021-01-03 12:00", east, "", nil},
-		},
-		"another day start": {
-			{"2021-10-24 12:00", time.UTC, "IS202110240001", nil},
-			{"2021-10-25 03:59", time.UTC, "", []serial.Option{four}},
-			{"2021-10-25 04:00", time.UTC, "IS202110250001", []serial.Option{four}},
-			{"2021-10-26 03:59", time.UTC, "", nil},
-			{"2021-10-27 00:00", time.UTC, "IS202110270001", nil},
-		},
+	for _, steps := range [][][3]string{ // an instant in UTC, the settings, and the number; "" for ErrConflict
+		{{"2021-01-02 09:00", "east", "IS202101020001"}, {"2021-01-02 12:00", "west", ""}, {"2021-01-03 11:59", "west", ""},
+			{"2021-01-03 12:00", "west", "IS202101030001"}, {"2021-01-03 12:00", "east", ""}},
+		{{"2021-10-24 12:00", "UTC", "IS202110240001"}, {"2021-10-25 03:59", "04:00", ""},
+			{"2021-10-25 04:00", "04:00", "IS202110250001"}, {"2021-10-26 03:59", "UTC", ""},
+			{"2021-10-27 00:00", "UTC", "IS202110270001"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			m, rdb := startMini(t)
-			for _, s := range steps {
-				m.SetTime(utc(t, s.at))
-				gen := newGenerator(t, rdb, append(s.opts, serial.WithLocation(s.zone), serial.WithMaxSkew(-1))...)
-				number, err := gen.Next(t.Context(), "IS")
-				if s.want == "" {
-					require.ErrorIs(t, err, serial.ErrConflict, s.at)
-					continue
-				}
-				require.NoError(t, err, s.at)
-				require.Equal(t, s.want, number)
-			}
-		})
+		m, rdb := startMini(t)
+		for _, s := range steps {
+			m.SetTime(utc(t, s[0]))
+			gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), settings[s[1]])
+			number, err := gen.Next(t.Context(), "IS")
+			require.Equal(t, s[2], number, s[0])
+			require.Equal(t, s[2] == "", errors.Is(err, serial.ErrConflict), s[0])
+		}
 	}
 }
 
@@ -275,8 +257,7 @@ var varyings = []varying{
 // utc parses an instant in UTC. A missing time of day, or missing seconds, are 0.
 func utc(t *testing.T, s string) time.Time {
 	t.Helper()
-	at, err := time.Parse(time.DateTime, s+" 00:00:00"[len(s)-len(time.DateOnly):])
-	require.NoError(t, err)
+	at := must(time.Parse(time.DateTime, s+" 00:00:00"[len(s)-len(time.DateOnly):]))
 	return at
 }
 
@@ -294,8 +275,7 @@ func TestMoreThanThePeriod(t *testing.T) {
 				t.Helper()
 				m.SetTime(at)
 				turn++
-				got, err := gens[turn%2].NextN(t.Context(), "IS", n)
-				require.NoError(t, err)
+				got := must(gens[turn%2].NextN(t.Context(), "IS", n))
 				for _, n := range got {
 					last++
 					require.Equal(t, fmt.Sprintf("IS-%s-%04d", at.Format(v.goes), last), n.String())
@@ -304,88 +284,25 @@ func TestMoreThanThePeriod(t *testing.T) {
 					if n.Date.After(n.Start) {
 						require.NotEqual(t, at.Format(v.goes), n.Date.Add(-time.Second).Format(v.goes), "its first instant")
 					}
-					parsed, err := gens[0].Parse(n.String())
-					require.NoError(t, err)
+					parsed := must(gens[0].Parse(n.String()))
 					require.True(t, n.Equal(parsed) && n.Date.Equal(parsed.Date))
 				}
 			}
 			border, second := utc(t, v.border), utc(t, v.second)
 			next(border.Add(-time.Second), 3)
 			next(border, 1)
-			once, err := gens[0].NextOnce(t.Context(), "IS", "request")
-			require.NoError(t, err)
+			once := must(gens[0].NextOnce(t.Context(), "IS", "request"))
 			last++
 			require.Equal(t, fmt.Sprintf("IS-%s-%04d", border.Format(v.goes), last), once.String())
 			next(second, 5)
 			next(border.Add(-time.Second), 1) // the clock was set back
-			again, err := gens[1].NextOnce(t.Context(), "IS", "request")
-			require.NoError(t, err)
+			again := must(gens[1].NextOnce(t.Context(), "IS", "request"))
 			require.True(t, once.Equal(again) && once.Date.Equal(again.Date))
 
-			read, err := gens[0].Peek(t.Context(), "IS")
-			require.NoError(t, err)
+			read := must(gens[0].Peek(t.Context(), "IS"))
 			require.Equal(t, last, read.Seq)
 			require.Zero(t, read.Date, "the instant of issue is unknown")
 			require.Empty(t, read.String())
-		})
-	}
-}
-
-// The network is slow, so shared calls are in flight when the printed date changes within a period. Each number must
-// print a time that lies within its call, and the sequences must have no gap.
-func TestManyAcrossABorder(t *testing.T) {
-	for i, v := range varyings {
-		if i > 1 && !redistest.Long() {
-			continue
-		}
-		runInBubble(t, v.name, func(t *testing.T, m *simulation) {
-			// Opening the period takes some time, and no block may be in flight at the boundary.
-			time.Sleep(time.Until(utc(t, v.border)) - 330*time.Millisecond)
-			far := network(20 * time.Millisecond)
-			opts := slices.Concat(v.opts, ledgerIf(i%2 == 0, 37), []serial.Option{serial.WithLocation(time.UTC)})
-			gens := []*serial.Generator{newGenerator(t, m.Client(far), opts...), newGenerator(t, m.Client(far), opts...)}
-			var mu sync.Mutex
-			var seqs []int64
-			dates := map[string]bool{}
-			var wg sync.WaitGroup
-			for i := range 100 {
-				wg.Go(func() {
-					ctx, cancel := context.WithCancel(t.Context())
-					defer cancel()
-					for k := range 6 {
-						before := time.Now().UTC()
-						var got []serial.Number
-						var err error
-						if i == 1 {
-							got = make([]serial.Number, 1)
-							got[0], err = gens[1].NextOnce(ctx, "IS", fmt.Sprint(k))
-						} else {
-							got, err = gens[i%2].NextN(ctx, "IS", 1+6*max(0, 1-i))
-						}
-						require.NoError(t, err)
-						after := time.Now().UTC()
-						allowed := []string{after.Format(v.goes)}
-						for at := before; at.Before(after); at = at.Add(100 * time.Millisecond) {
-							allowed = append(allowed, at.Format(v.goes))
-						}
-						mu.Lock()
-						for _, n := range got {
-							date := strings.Split(n.String(), "-")[1]
-							require.Contains(t, allowed, date)
-							require.Equal(t, strings.Split(got[0].String(), "-")[1], date, "one date in a call")
-							dates[date] = true
-							seqs = append(seqs, n.Seq)
-						}
-						mu.Unlock()
-						time.Sleep(time.Duration(i) * time.Millisecond / 2)
-					}
-				})
-			}
-			wg.Wait()
-			require.GreaterOrEqual(t, len(dates), 2, "%v", dates)
-			slices.Sort(seqs)
-			require.Equal(t, upTo(len(seqs)), seqs)
-			m.requireExpiries()
 		})
 	}
 }
@@ -402,48 +319,6 @@ func network(delay time.Duration) everyCall {
 		time.Sleep(delay)
 		return err
 	}
-}
-
-// Numbers of a day print the second, and the network has a delay of 400 ms. The day must be opened once, under the
-// lock.
-func TestSecondsOfADayOverANetwork(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		asked := 0
-		floor := serial.WithFloor(func(context.Context, string, time.Time) (int64, error) {
-			asked++
-			time.Sleep(300 * time.Millisecond)
-			return 0, nil
-		})
-		var gens [3]*serial.Generator
-		for i := range gens {
-			gens[i] = newGenerator(t, m.Client(network(200*time.Millisecond)), serial.WithLocation(time.UTC), floor,
-				serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq:5}"))
-		}
-		var mu sync.Mutex
-		var seqs []int64
-		var wg sync.WaitGroup
-		for i := range 12 {
-			wg.Go(func() {
-				for k := range 20 {
-					before := time.Now().UTC()
-					n, err := gens[i%3].NextNumber(t.Context(), "IS")
-					require.NoError(t, err)
-					after := time.Now().UTC()
-					require.LessOrEqual(t, after.Sub(before), 4*time.Second+6*time.Second*time.Duration(max(0, 1-k)))
-					date := n.String()[2:16]
-					require.True(t, before.Format("20060102150405") <= date && date <= after.Format("20060102150405"))
-					mu.Lock()
-					seqs = append(seqs, n.Seq)
-					mu.Unlock()
-					time.Sleep(time.Duration(i) * 37 * time.Millisecond)
-				}
-			})
-		}
-		wg.Wait()
-		require.Equal(t, 1, asked)
-		slices.Sort(seqs)
-		require.Equal(t, upTo(len(seqs)), seqs)
-	})
 }
 
 // Two Whens must be equal if they are the same date or the same instant, whatever their zones were.
@@ -471,13 +346,16 @@ func TestWhen(t *testing.T) {
 	}
 }
 
-// A date must select its business day, whatever the zone and the day start are.
+// A date must select its business day, whatever the zone and the day start are. Whether an instant has a period must
+// depend on its date in the zone, or on its business day if there is a day start.
 func TestDates(t *testing.T) {
 	t.Parallel()
+	at := func(unix int64) serial.When { return serial.At(time.Unix(unix, 0)) }
+	const outside = "want 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z"
 	for _, c := range []struct {
 		zone     string
 		dayStart time.Duration
-		date     serial.When
+		when     serial.When
 		begins   string // or the error
 	}{
 		{"America/Sao_Paulo", 0, serial.On(2026, time.August, 1), "2026-08-01T03:00:00Z"},
@@ -495,18 +373,26 @@ func TestDates(t *testing.T) {
 		{"UTC", 0, serial.On(2026, 13, 1), "does not exist"},
 		{"UTC", 0, serial.On(2026, time.August, 0), "does not exist"},
 		{"UTC", 0, serial.When{}, "the When is zero"},
+		{"America/New_York", 0, at(5 * 3600), "1970-01-01T05:00:00Z"},
+		{"America/New_York", 0, at(5*3600 - 1), outside},
+		{"America/New_York", 0, at(-1 << 62), outside},
+		{"Etc/GMT+1", 0, at(0), outside},
+		{"Etc/GMT-1", 0, at(-3600), "1969-12-31T23:00:00Z"},
+		{"Etc/GMT-1", 0, at(253402300800 - 3600), outside},
+		{"UTC", 4 * time.Hour, at(4*3600 - 1), outside},
+		{"UTC", 4 * time.Hour, at(4 * 3600), "1970-01-01T04:00:00Z"},
 	} {
 		for _, per := range []serial.Period{serial.PerDay, serial.PerMonth, serial.PerWeek} {
-			name := fmt.Sprint(c.zone, c.dayStart, c.date, per)
+			name := fmt.Sprint(c.zone, c.dayStart, c.when, per)
 			s := newScheme(t, serial.WithLocation(location(t, c.zone)), serial.WithDayStart(c.dayStart),
 				serial.WithPeriod(per), serial.WithTemplate("{type}{date:yyyyMMdd}{seq}"))
-			label, start, end := s.Period(c.date)
-			from, to, err := s.Span(c.date)
-			n, invalid := s.Number("IS", c.date, 7)
-			r, failed := s.Audit("IS", c.date, 1, used())
+			label, start, end := s.Period(c.when)
+			from, to, err := s.Span(c.when)
+			n, invalid := s.Number("IS", c.when, 7)
+			r, failed := s.Audit("IS", c.when, 1, used())
 			begins, wrong := time.Parse(time.RFC3339, c.begins)
 			if wrong != nil {
-				require.Empty(t, label+s.PeriodName(c.date), name)
+				require.Empty(t, label+s.PeriodName(c.when)+s.BusinessDate(c.when).String(), name)
 				require.True(t, start.IsZero() && end.IsZero(), name)
 				for _, err := range []error{err, invalid, failed} {
 					require.ErrorContains(t, err, c.begins, name)
@@ -517,7 +403,8 @@ func TestDates(t *testing.T) {
 			require.True(t, from.Equal(begins), "%s: %v", name, from)
 			require.True(t, !start.After(from) && from.Before(to) && !to.After(end), name)
 			require.True(t, n.Date.Equal(begins) && n.Start.Equal(start) && r.Start.Equal(start), name)
-			require.Equal(t, "IS"+strings.ReplaceAll(c.date.String(), "-", "")+"0007", n.String(), name)
+			date := strings.ReplaceAll(s.BusinessDate(serial.At(from)).String(), "-", "")
+			require.Equal(t, "IS"+date+"0007", n.String(), name)
 			require.True(t, per != serial.PerDay || start.Equal(begins), name)
 		}
 	}

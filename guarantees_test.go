@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -23,33 +21,24 @@ import (
 // Each promise in the index of docs/guarantees.md must list the tests that prove it, and the comments of these tests
 // must contain the name of the promise.
 func TestGuarantees(t *testing.T) {
-	page := guide(t, "guarantees.md")
 	promised := map[string]bool{}
 	var named, naming []string // "promise: package test"
 	index := regexp.MustCompile(`(?m)^- \*\*([a-z]+(?:-[a-z]+)+)\*\*: (.*(?:\n  .*)*)$`)
-	for _, promise := range index.FindAllStringSubmatch(page, -1) {
+	for _, promise := range index.FindAllStringSubmatch(guide(t, "guarantees.md"), -1) {
 		require.False(t, promised[promise[1]], "two promises have the name %s", promise[1])
 		promised[promise[1]] = true
-		tests := regexp.MustCompile("(faults|interleave):\\s|`(Test\\w+)`").FindAllStringSubmatch(promise[2], -1)
-		dir, count := ".", 0
-		for _, test := range tests {
-			if test[1] != "" {
-				dir = filepath.Join("internal", test[1])
+		dir, before := ".", len(named)
+		for _, test := range found("(faults:|interleave:|`Test\\w+`)", promise[2]) {
+			if folder, isFolder := strings.CutSuffix(test, ":"); isFolder {
+				dir = filepath.Join("internal", folder)
 				continue
 			}
-			named = append(named, fmt.Sprintf("%s: %s %s", promise[1], dir, test[2]))
-			count++
+			named = append(named, fmt.Sprintf("%s: %s %s", promise[1], dir, strings.Trim(test, "`")))
 		}
-		require.NotZero(t, count, "%s names no tests", promise[1])
+		require.Greater(t, len(named), before, "%s names no tests", promise[1])
 	}
-	require.NotEmpty(t, named)
-
-	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		source := strings.ReplaceAll(string(text), "\r\n", "\n")
+	for _, path := range files(t, "*_test.go", "*/*_test.go", "*/*/*_test.go", "*/*/*/*_test.go") {
+		source := unix(t, path)
 		comments := regexp.MustCompile(`(?m)^// Guarantees: (.*)\.\nfunc (Test\w+)\(t `).FindAllStringSubmatch(source, -1)
 		require.Equal(t, strings.Count(source, "\n// Guarantees: "), len(comments),
 			"%s: the line belongs directly above a test", path)
@@ -58,8 +47,8 @@ func TestGuarantees(t *testing.T) {
 				naming = append(naming, fmt.Sprintf("%s: %s %s", promise, filepath.Dir(path), c[2]))
 			}
 		}
-		return err
-	}))
+	}
+	require.NotEmpty(t, named)
 	require.ElementsMatch(t, named, naming, "the page's promises and tests, and those in the comments of tests")
 }
 

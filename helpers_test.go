@@ -1,6 +1,7 @@
 package serial_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -325,6 +327,10 @@ type series struct {
 	day     string // label of the current day
 	counter string // key of the day's counter
 	record  string // key of the record
+
+	// For play: further generators and steps, by name.
+	gens map[string]*serial.Generator
+	does map[string]func()
 }
 
 var prefixes atomic.Int64
@@ -361,6 +367,81 @@ func (s *series) firstNumbers(gen *serial.Generator, n int) {
 	s.t.Helper()
 	for i := range n {
 		s.next(gen, i+1)
+	}
+}
+
+// outcomes are the errors in steps of series.play.
+var outcomes = map[string]error{
+	"exhausted": serial.ErrExhausted, "lost": serial.ErrCounterLost, "conflict": serial.ErrConflict,
+	"unconfirmed": serial.ErrNotReplicated,
+}
+
+// play runs steps such as "next 1; other.raise 7; next PO 1; del counter; next lost". A step is one of s.does, or it
+// deletes or sets keys, or it calls s.gen or another generator of s.gens. A call has a type, unless that is IS, then its
+// argument, and then the sequence or the error that it must return. If it fails, it must not change an existing counter,
+// unless only the confirmation is missing.
+func (s *series) play(steps string) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	for step := range strings.SplitSeq(steps, "; ") {
+		words := strings.Fields(step)
+		for i, word := range words[1:] {
+			words[i+1] = strings.NewReplacer("counter", s.counter, "record", s.record).Replace(word)
+		}
+		name, call, named := strings.Cut(words[0], ".")
+		gen := s.gens[name]
+		if !named {
+			gen, call = s.gen, name
+		}
+		typ, args := "IS", words[1:]
+		if len(args) > 0 && strings.ToUpper(args[0]) == args[0] && strings.ToLower(args[0]) != args[0] {
+			typ, args = args[0], args[1:]
+		}
+		seq := int64(0) // argument of most calls
+		if len(args) > 0 {
+			seq, _ = strconv.ParseInt(args[0], 10, 64)
+		}
+		before := s.rdb.Get(ctx, s.counter).Val()
+		var n serial.Number
+		var err error
+		switch call {
+		case "next":
+			n, err = gen.NextNumber(ctx, typ)
+		case "take":
+			var all []serial.Number
+			if all, err = gen.NextN(ctx, typ, int(seq)); err == nil {
+				n = all[len(all)-1]
+				require.Equal(s.t, n.Seq-seq+1, all[0].Seq, step)
+			}
+		case "once":
+			n, err = gen.NextOnce(ctx, typ, args[0])
+		case "peek":
+			n, err = gen.Peek(ctx, typ)
+		case "raise":
+			err = gen.Raise(ctx, typ, seq)
+		case "takeover":
+			err = gen.Takeover(ctx, typ, seq)
+		case "prepare":
+			err = gen.Prepare(ctx, typ)
+		case "del":
+			err = s.rdb.Del(ctx, args...).Err()
+		case "set":
+			err = s.rdb.Set(ctx, args[0], args[1], time.Hour).Err()
+		default:
+			require.Contains(s.t, s.does, call, step)
+			s.does[call]()
+		}
+		want := words[len(words)-1]
+		if outcome := outcomes[want]; outcome != nil {
+			require.ErrorIs(s.t, err, outcome, step)
+			require.Zero(s.t, n, step)
+			require.True(s.t, want == "unconfirmed" || before == "" || s.rdb.Get(ctx, s.counter).Val() == before, step)
+			continue
+		}
+		require.NoError(s.t, err, step)
+		if n.Type != "" {
+			require.Equal(s.t, typ+" "+want, fmt.Sprint(n.Type, " ", n.Seq), step)
+		}
 	}
 }
 
@@ -403,6 +484,7 @@ func (s *series) flushScripts() error {
 
 // A journal records the numbers that were issued to concurrent callers, and the times of their calls.
 type journal struct {
+	layout  string // of printed dates; "" for those of days
 	mu      sync.Mutex
 	entries []entry
 }
@@ -410,7 +492,7 @@ type journal struct {
 type entry struct {
 	number        string
 	seq           int64
-	day           string
+	date          string
 	before, after time.Time // of the call
 }
 
@@ -422,35 +504,38 @@ func (j *journal) next(ctx context.Context, gen *serial.Generator, typ string) (
 	if err == nil {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		j.entries = append(j.entries, entry{n.String(), n.Seq, n.Start.Format("20060102"), before, after})
+		j.entries = append(j.entries, entry{n.String(), n.Seq, n.Date.Format(j.dates()), before, after})
 	}
 	return after.Sub(before), err
 }
 
-// check requires that no number was issued twice, that the day of each number is a day during which its call ran, and
+// dates returns the layout of dates.
+func (j *journal) dates() string { return cmp.Or(j.layout, "20060102") }
+
+// check requires that no number was issued twice, that the date of each number is a date at which its call ran, and
 // that a call which began after another call had returned was issued a larger number. It returns the sorted sequences
-// of each day.
+// of each date.
 func (j *journal) check(t *testing.T, loc *time.Location) map[string][]int64 {
 	t.Helper()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	days := map[string][]int64{}
+	dates := map[string][]int64{}
 	slices.SortFunc(j.entries, func(a, b entry) int { return strings.Compare(a.number, b.number) })
 	earliest := time.Now() // end of a call with a greater number
 	for i, e := range slices.Backward(j.entries) {
 		require.True(t, i == 0 || j.entries[i-1].number != e.number, "%s was issued twice", e.number)
-		require.LessOrEqual(t, e.before.In(loc).Format("20060102"), e.day, "%s", e.number)
-		require.GreaterOrEqual(t, e.after.In(loc).Format("20060102"), e.day, "%s", e.number)
+		require.LessOrEqual(t, e.before.In(loc).Format(j.dates()), e.date, "%s", e.number)
+		require.GreaterOrEqual(t, e.after.In(loc).Format(j.dates()), e.date, "%s", e.number)
 		require.False(t, e.before.After(earliest), "a greater number than %s was issued before %v", e.number, e.before)
 		if e.after.Before(earliest) {
 			earliest = e.after
 		}
-		days[e.day] = append(days[e.day], e.seq)
+		dates[e.date] = append(dates[e.date], e.seq)
 	}
-	for _, seqs := range days {
+	for _, seqs := range dates {
 		slices.Sort(seqs)
 	}
-	return days
+	return dates
 }
 
 // A spyLedger records its reservations.

@@ -89,6 +89,9 @@ func TestContextEnds(t *testing.T) {
 // The program must set exit codes, handle signals, and turn off go-redis's log. Tests in this process cannot check
 // this.
 func TestBinary(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program")
+	}
 	binary := filepath.Join(t.TempDir(), "serial.exe")
 	output, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
 	require.NoError(t, err, "%s", output)
@@ -179,9 +182,8 @@ func listed(t *testing.T) (commands [][]string) {
 func TestDocumentation(t *testing.T) {
 	source, err := os.ReadFile("main.go")
 	require.NoError(t, err)
-	page, err := os.ReadFile("../../docs/command.md")
-	require.NoError(t, err)
-	rows := regexp.MustCompile("(?m)^\\| `serial (.*?)` \\|").FindAllStringSubmatch(string(page), -1)
+	page, _ := guide(t, "command.md")
+	rows := regexp.MustCompile("(?m)^\\| `serial (.*?)` \\|").FindAllStringSubmatch(page, -1)
 	for i, command := range listed(t) {
 		name, args, _ := strings.Cut(command[1], " ")
 		require.Regexp(t, `(?m)^//\tserial `+name+`( \[[^]]*\])? *`+regexp.QuoteMeta(args)+` +`+
@@ -221,31 +223,60 @@ func TestDescriptionsOfFlags(t *testing.T) {
 	require.Equal(t, len(completed), found)
 }
 
-// The reports in docs/audit.md must be what the command prints for the files above them.
-func TestAuditGuide(t *testing.T) {
-	page, err := os.ReadFile("../../docs/audit.md")
+// guide returns the content of a page in docs/, and the blocks of the page as pairs of a language and a text.
+func guide(t *testing.T, name string) (page string, blocks [][]string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/" + name)
 	require.NoError(t, err)
-	blocks := regexp.MustCompile("(?s)```(csv|console)\n(.*?)```").FindAllStringSubmatch(
-		strings.ReplaceAll(string(page), "\r\n", "\n"), -1)
+	page = strings.ReplaceAll(string(text), "\r\n", "\n")
+	for _, block := range regexp.MustCompile("(?s)```(csv|console)\n(.*?)```").FindAllStringSubmatch(page, -1) {
+		blocks = append(blocks, block[1:])
+	}
+	return page, blocks
+}
+
+// play runs the steps of a section. The clock shows noon, not the time of the docs.
+func play(t *testing.T, steps string) {
+	t.Chdir(t.TempDir())
+	race.Bubble(t, func(t *testing.T) {
+		newSection(t).steps(strings.ReplaceAll(steps, "2021-10-24T17:05:00Z", "2021-10-24T12:00:00Z"))
+	})
+}
+
+// The accounts in docs/audit.md are what the command prints for the files above them.
+func TestAuditGuide(t *testing.T) {
+	_, blocks := guide(t, "audit.md")
 	require.Len(t, blocks, 4)
-	// In the second account, "..." stands for the lines before and after those about missing numbers.
-	before, rest, _ := strings.Cut(blocks[1][2], "missing ")
+	// In the second report, "..." stands for the lines before and after those about missing numbers.
+	before, rest, _ := strings.Cut(blocks[1][1], "missing ")
 	_, after, _ := strings.Cut(rest, "duplicate ")
 	_, before, _ = strings.Cut(before, "\n")
 	for _, lines := range []string{before, "duplicate " + after} {
-		require.Contains(t, blocks[3][2], "\n...\n")
-		blocks[3][2] = strings.Replace(blocks[3][2], "\n...\n", "\n"+lines, 1)
+		require.Contains(t, blocks[3][1], "\n...\n")
+		blocks[3][1] = strings.Replace(blocks[3][1], "\n...\n", "\n"+lines, 1)
 	}
-	input := regexp.MustCompile("(?m)^").ReplaceAllString
 	script := "$ serial next -n 7 IS\n...\n"
 	for i, name := range []string{"orders.csv", "", "reasons.csv", ""} {
-		if text := strings.TrimSuffix(blocks[i][2], "\n"); blocks[i][1] == "csv" {
-			script += "$ write " + name + "\n" + input(text, "< ") + "\n"
+		if text := strings.TrimSuffix(blocks[i][1], "\n"); blocks[i][0] == "csv" {
+			script += "$ write " + name + "\n" + regexp.MustCompile("(?m)^").ReplaceAllString(text, "< ") + "\n"
 		} else {
-			text = strings.Replace(text, "\nchecked 2021-10-24T17:05:00Z", "\nchecked 2021-10-24T12:00:00Z", 1)
 			script += strings.TrimSuffix(text, "serial: not all numbers are accounted for") + "? 3\n"
 		}
 	}
-	t.Chdir(t.TempDir())
-	race.Bubble(t, func(t *testing.T) { newSection(t).steps(script) })
+	play(t, script)
+}
+
+// The session in docs/command.md follows the number that the program of the README has issued. After the loss of a
+// counter, the command in docs/errors.md ends ErrCounterLost.
+func TestCommandGuide(t *testing.T) {
+	_, blocks := guide(t, "command.md")
+	require.Len(t, blocks, 1)
+	export, session, _ := strings.Cut(blocks[0][1], "\n")
+	require.Equal(t, "$ export SERIAL_REDIS_URL=redis://localhost:6379 SERIAL_TZ=UTC", export)
+	page, _ := guide(t, "errors.md")
+	command := regexp.MustCompile(`(?m)^    (serial raise .* IS 340)$`).FindStringSubmatch(page)
+	require.NotNil(t, command)
+	raise := strings.NewReplacer("redis://localhost:6379", "redis://script", "Asia/Shanghai", "UTC").Replace(command[1])
+	play(t, "$ serial next IS\n...\n"+session+"$ redis DEL serial:{IS}:20211024\n1\n$ serial next IS\n"+
+		"! serial: counter lost...\n? 1\n$ "+raise+"\n...\n$ serial next IS\nIS202110240341\n")
 }
