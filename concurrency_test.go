@@ -2,23 +2,24 @@ package serial_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/redistest"
 )
 
 // A hundred goroutines call Next at the same time, and the counter does not exist yet. They must be issued exactly the
@@ -31,30 +32,6 @@ func TestBarrier(t *testing.T) {
 	require.ElementsMatch(t, numbers("IS", today(loc), 1, 100), got)
 }
 
-// Concurrent callers request more numbers than a day has. Exactly 9,999 must be issued, and a NextN for which too few
-// numbers are left must consume none.
-func TestExhaustionAtOnce(t *testing.T) {
-	_, rdb := startMini(t)
-	loc := noon()
-	gens := []*serial.Generator{newGenerator(t, rdb, serial.WithLocation(loc)),
-		newGenerator(t, rdb, serial.WithLocation(loc))}
-	got := barrier(t, 40, func(i int) (all string, err error) {
-		for n := 25; n > 0; {
-			issued, err := textsOf(gens[i%2].NextN(t.Context(), "IS", n))
-			if err != nil {
-				require.ErrorIs(t, err, serial.ErrExhausted)
-				n /= 2
-			}
-			all += strings.Join(issued, " ") + " "
-		}
-		return all, nil
-	})
-	all := strings.Fields(strings.Join(got, ""))
-	slices.Sort(all)
-	require.Equal(t, numbers("IS", today(loc), 1, 9999), all)
-	require.Equal(t, "9999", rdb.Get(t.Context(), "serial:{IS}:"+today(loc)).Val())
-}
-
 // Callers on three generators issue numbers around midnight, in zones where a midnight does not exist, comes twice, or
 // follows a skipped day. Every number must have the day of its call, the numbers of each day must be contiguous from 1,
 // and the keys of a day must expire.
@@ -65,56 +42,46 @@ func TestMidnight(t *testing.T) {
 		{"America/Havana", "2000-10-28"}, // midnight comes twice on the 29th
 		{"Pacific/Apia", "2011-12-28"},   // the 30th was skipped
 	} {
-		t.Run(test.zone+" "+test.noon, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, m *simulation) {
-				loc := location(t, test.zone)
-				from, err := time.ParseInLocation("2006-01-02 15:04", test.noon+" 12:00", loc)
-				require.NoError(t, err)
-				time.Sleep(time.Until(from))
-				crossMidnights(t, m, loc)
-			})
+		runInBubble(t, test.zone+" "+test.noon, func(t *testing.T, m *simulation) {
+			loc := location(t, test.zone)
+			from, err := time.ParseInLocation("2006-01-02 15", test.noon+" 12", loc)
+			require.NoError(t, err)
+			time.Sleep(time.Until(from))
+			var gens [3]*serial.Generator
+			for i := range gens {
+				gens[i] = newGenerator(t, m.Client(), serial.WithLocation(loc))
+			}
+			var j journal
+			days := calendar.Calendar{Location: loc, Unit: calendar.Day}
+			today := days.At(time.Now())
+			labels := []string{today.Label}
+			for range 2 {
+				midnight := time.Unix(today.End, 0)
+				time.Sleep(time.Until(midnight) - time.Second)
+				barrier(t, 12, func(i int) (string, error) {
+					for time.Since(midnight) < time.Second {
+						took, err := j.next(t.Context(), gens[i%len(gens)], "IS")
+						require.NoError(t, err)
+						require.Less(t, took, time.Second)
+						time.Sleep(rand.N(200 * time.Millisecond))
+					}
+					return "", nil
+				})
+				m.requireExpiries()
+				today = days.At(time.Now())
+				labels = append(labels, today.Label)
+				require.Equal(t, []string{"serial:{IS}", "serial:{IS}:" + today.Label}, m.Keys(), "the past day is gone")
+			}
+			issued := j.check(t, loc)
+			require.Equal(t, labels, slices.Sorted(maps.Keys(issued)))
+			for day, seqs := range issued {
+				require.Greater(t, len(seqs), 50)
+				require.Equal(t, upTo(len(seqs)), seqs, "%s", day)
+			}
+			time.Sleep(9 * 24 * time.Hour)
+			require.Empty(t, m.Keys())
 		})
 	}
-}
-
-// crossMidnights lets 12 callers issue numbers around each of the next two midnights, and checks the keys afterwards.
-func crossMidnights(t *testing.T, m *simulation, loc *time.Location) {
-	gens := make([]*serial.Generator, 3)
-	for i := range gens {
-		gens[i] = newGenerator(t, m.Client(), serial.WithLocation(loc))
-	}
-	var j journal
-	days := calendar.Calendar{Location: loc, Unit: calendar.Day}
-	today := days.At(time.Now())
-	labels := []string{today.Label}
-	for range 2 {
-		midnight := time.Unix(today.End, 0)
-		var wg sync.WaitGroup
-		for i := range 12 {
-			wg.Go(func() {
-				time.Sleep(time.Until(midnight) - time.Second)
-				for time.Since(midnight) < time.Second {
-					took, err := j.next(t.Context(), gens[i%len(gens)], "IS")
-					require.NoError(t, err)
-					require.Less(t, took, time.Second)
-					time.Sleep(rand.N(200 * time.Millisecond))
-				}
-			})
-		}
-		wg.Wait()
-		m.requireExpiries()
-		today = days.At(time.Now())
-		labels = append(labels, today.Label)
-		require.Equal(t, []string{"serial:{IS}", "serial:{IS}:" + today.Label}, m.Keys(), "the past day is gone")
-	}
-	issued := j.check(t, loc)
-	require.Equal(t, labels, slices.Sorted(maps.Keys(issued)))
-	for day, seqs := range issued {
-		require.Greater(t, len(seqs), 50)
-		require.Equal(t, upTo(len(seqs)), seqs, "%s", day)
-	}
-	time.Sleep(9 * 24 * time.Hour)
-	require.Empty(t, m.Keys())
 }
 
 // upTo returns the numbers 1 to n.
@@ -126,60 +93,6 @@ func upTo(n int) []int64 {
 	return all
 }
 
-// A process crashes while it opens a day. Calls of other processes must wait until its lock expires, but only once.
-// Guarantees: opener-killed.
-func TestCrashedOpenerDelaysByTheLockAtMost(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		dead := false
-		crashing := around(func(cmd redis.Cmder, send func() error) error {
-			var err error
-			if !dead {
-				err = send()
-				dead = cmd.Name() == "set"
-			}
-			if dead {
-				err = errBoom
-			}
-			cmd.SetErr(err)
-			return err
-		})
-		require.ErrorIs(t, errOf(newGenerator(t, m.Client(crashing)).Next(t.Context(), "IS")), errBoom)
-		require.Len(t, m.Keys(), 1, "the lock is left behind")
-		before := time.Now()
-		require.NoError(t, errOf(newGenerator(t, m.Client()).Next(t.Context(), "IS")))
-		require.InDelta(t, lockExpiry, time.Since(before), float64(time.Second))
-	})
-}
-
-// Another process holds the lock and never releases it. A call must wait until its context ends or, without a deadline,
-// for half a minute.
-// Guarantees: lock-kept.
-func TestWaitingForAnotherOpener(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
-		const lock = "serial:{IS}:20000101:lock"
-		require.NoError(t, m.Set(lock, "another"))
-		m.SetTTL(lock, time.Hour)
-		limited, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		before := time.Now()
-		require.ErrorIs(t, errOf(gen.Next(limited, "IS")), context.DeadlineExceeded)
-		require.Equal(t, time.Second, time.Since(before))
-		canceled, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, cancel)
-		before = time.Now()
-		require.ErrorIs(t, errOf(gen.Next(canceled, "IS")), context.Canceled)
-		require.Equal(t, time.Second, time.Since(before))
-		before = time.Now()
-		_, err := gen.Next(t.Context(), "IS")
-		require.ErrorContains(t, err, "serial: IS 20000101 was not opened within 30s: other callers held the lock")
-		require.NotErrorIs(t, err, context.DeadlineExceeded)
-		require.InDelta(t, 30*time.Second, time.Since(before), float64(time.Second))
-		m.CheckGet(t, lock, "another") // is not ours to release
-		require.NoError(t, gen.Raise(t.Context(), "IS", 1), "Raise needs no lock")
-	})
-}
-
 // At midnight, several processes call Next, and the floor is slow. Only one process must query the floor.
 func TestFloorIsAskedOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
@@ -189,84 +102,19 @@ func TestFloorIsAskedOnce(t *testing.T) {
 			time.Sleep(6 * time.Second)
 			return 10, nil
 		})
-		var wg sync.WaitGroup
-		var j journal
-		for range 5 {
-			gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), floor)
-			for range 4 {
-				wg.Go(func() {
-					took, err := j.next(t.Context(), gen, "IS")
-					require.NoError(t, err)
-					require.Less(t, took, 7*time.Second)
-				})
-			}
+		var gens [5]*serial.Generator
+		for i := range gens {
+			gens[i] = newGenerator(t, m.Client(), serial.WithLocation(time.UTC), floor)
 		}
-		wg.Wait()
+		var j journal
+		barrier(t, 20, func(i int) (string, error) {
+			took, err := j.next(t.Context(), gens[i%len(gens)], "IS")
+			require.Less(t, took, 7*time.Second)
+			return "", err
+		})
 		require.EqualValues(t, 1, asked.Load())
 		require.Equal(t, upTo(30)[10:], j.check(t, time.UTC)["20000101"])
 	})
-}
-
-// The clock of a host is wrong by hours or by more than a year. Numbers must have the day by Redis's clock, and only
-// the first call to each server must need an additional round trip.
-func TestHostsWithOtherClocks(t *testing.T) {
-	for _, ahead := range []time.Duration{-2 * time.Hour, time.Second, 400 * 24 * time.Hour} {
-		t.Run(ahead.String(), func(t *testing.T) {
-			m := miniredis.RunT(t)
-			y, month, d := time.Now().Add(-ahead).UTC().Date()
-			server := time.Date(y, month, d, 23, 59, 58, 0, time.UTC)
-			var sent atomic.Int64
-			rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-			rdb.AddHook(counting(&sent))
-			opener := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
-			gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
-			for day := range 2 {
-				m.SetTime(server.AddDate(0, 0, day))
-				want := server.AddDate(0, 0, day).Format("20060102")
-				for i, typ := range []string{"IS", "OTHER"} {
-					requireResult(t, typ+want+"0001")(opener.Next(t.Context(), typ))
-					for j := range 2 {
-						sent.Store(0)
-						requireResult(t, fmt.Sprintf("%s%s%04d", typ, want, j+2))(gen.Next(t.Context(), typ))
-						require.True(t, sent.Load() == 1 || i+j == 0, "%d round trips", sent.Load())
-					}
-				}
-			}
-		})
-	}
-}
-
-// The clock of Redis differs from the clock of the host by more than WithMaxSkew. No period must be opened.
-// Guarantees: clock-ahead.
-func TestWildClock(t *testing.T) {
-	m, rdb := startMini(t)
-	for _, c := range []struct {
-		wrong, allowed time.Duration
-		refused        bool
-	}{
-		{-61 * time.Minute, time.Hour, true},
-		{-59 * time.Minute, time.Hour, false},
-		{59 * time.Minute, time.Hour, false},
-		{61 * time.Minute, time.Hour, true},
-		{5 * 365 * 24 * time.Hour, -1, false},
-		{time.Minute, time.Second, true},
-	} {
-		m.FlushAll()
-		m.SetTime(time.Now().Add(c.wrong))
-		gen := newGenerator(t, rdb, serial.WithMaxSkew(c.allowed))
-		_, err := gen.Next(t.Context(), "IS")
-		if !c.refused {
-			require.NoError(t, err)
-			continue
-		}
-		require.ErrorIs(t, err, serial.ErrClockSkew)
-		require.ErrorIs(t, gen.Raise(t.Context(), "IS", 5), serial.ErrClockSkew)
-		require.ErrorIs(t, gen.Takeover(t.Context(), "IS", 5), serial.ErrClockSkew)
-		requireNoKeys(t, m)
-		// A period that is already open serves every clock.
-		require.NoError(t, errOf(newGenerator(t, rdb, serial.WithMaxSkew(-1)).Next(t.Context(), "IS")))
-		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
-	}
 }
 
 // The clock of Redis is set back to a time before the current period. Calls must wait if the period begins soon, and
@@ -274,26 +122,23 @@ func TestWildClock(t *testing.T) {
 // Guarantees: clock-back, future-day.
 func TestClockSetBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
+		gen := map[string]*serial.Generator{"gen": newGenerator(t, m.Client(), serial.WithLocation(time.UTC))}
 		midnight := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
 		time.Sleep(time.Until(midnight.Add(time.Minute)))
-		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+		steps(t, gen, nil, "gen next = IS200001020001")
 
 		m.SetTime(midnight.Add(-3 * time.Second))
-		thaw := time.AfterFunc(2*time.Second, func() { m.SetTime(midnight.Add(time.Minute)) })
-		defer thaw.Stop()
+		time.AfterFunc(2*time.Second, func() { m.SetTime(midnight.Add(time.Minute)) })
 		before := time.Now()
-		requireResult(t, "IS200001020002")(gen.Next(t.Context(), "IS"))
+		steps(t, gen, nil, "gen next = IS200001020002")
 		require.InDelta(t, 3*time.Second, time.Since(before), float64(100*time.Millisecond))
 
 		m.SetTime(midnight.Add(-6 * time.Second))
 		before = time.Now()
-		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
-		require.ErrorIs(t, errOf(gen.Peek(t.Context(), "IS")), serial.ErrClockSkew)
+		steps(t, gen, nil, "gen next = skew, gen peek = skew")
 		require.Equal(t, before, time.Now())
 		require.Equal(t, []string{"serial:{IS}", "serial:{IS}:20000102"}, m.Keys(), "nothing was opened")
-		require.NoError(t, gen.Raise(t.Context(), "IS", 7))
-		requireResult(t, "IS200001010008")(gen.Next(t.Context(), "IS"))
+		steps(t, gen, nil, "gen raise 7, gen next = IS200001010008")
 	})
 }
 
@@ -301,66 +146,153 @@ func TestClockSetBack(t *testing.T) {
 // the floor of the old day.
 func TestRaiseAcrossMidnight(t *testing.T) {
 	runBoth(t, "opened before", func(t *testing.T, m *simulation, opened bool) {
-		midnight := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
-		time.Sleep(time.Until(midnight) - time.Second)
-		floor := serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
-			if start.Before(midnight) {
-				return 4000, nil
-			}
-			return 500, nil
-		})
+		time.Sleep(24*time.Hour - time.Second)
 		if opened {
 			require.NoError(t, errOf(newGenerator(t, m.Client(), serial.WithLocation(time.UTC)).Next(t.Context(), "IS")))
 		}
-		strike := around(func(cmd redis.Cmder, send func() error) error {
-			if isOpen(cmd) {
-				time.Sleep(time.Until(midnight))
-			}
-			return send()
+		floor := serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
+			return map[int]int64{1: 4000, 2: 500}[start.Day()], nil
 		})
-		gen := newGenerator(t, m.Client(strike), serial.WithLocation(time.UTC), floor)
+		gen := newGenerator(t, m.Client(slowing("open", time.Second)), serial.WithLocation(time.UTC), floor)
 		require.NoError(t, gen.Raise(t.Context(), "IS", 10))
 		requireResult(t, "IS200001020501")(gen.Next(t.Context(), "IS"))
 	})
 }
 
-// A call that opens a period must take three round trips. With a floor or a ledger, the counter is checked again before
-// the query. This check must be sent together with the command for the lock, or take a fourth round trip if the lock is
-// on another server. Afterwards, the lock must be released.
-func TestRoundTripsOfAnOpening(t *testing.T) {
-	floor := func(*redis.Client) []serial.Option { return options(fixedFloor(0)) }
-	for name, test := range map[string]struct {
-		opts func(*redis.Client) []serial.Option
-		want string
-	}{
-		"plain":         {func(*redis.Client) []serial.Option { return nil }, "take, set, open"},
-		"with a floor":  {floor, "take, set take, open"},
-		"with a ledger": {func(*redis.Client) []serial.Option { return ledgerIf(true, 10) }, "take, set take, open"},
-		"with a floor and a lock server": {func(rdb *redis.Client) []serial.Option {
-			return append(floor(rdb), serial.WithLockClients(rdb))
-		}, "take, set, take, open"},
-	} {
-		runInBubble(t, name, func(t *testing.T, m *simulation) {
-			var sent lines
-			rdb := m.Client(everyCall(func(cmds []redis.Cmder, send func() error) error {
-				var steps []string
-				for _, cmd := range cmds {
-					if step := stepOf(cmd); step == "take" || step == "set" || step == "open" {
-						steps = append(steps, step)
-					}
-				}
-				if steps != nil {
-					sent.add("%s", strings.Join(steps, " "))
-				}
-				return send()
-			}))
-			gen := newGenerator(t, rdb, test.opts(rdb)...)
-			require.NoError(t, errOf(gen.Next(t.Context(), "OTHER"))) // the server knows the scripts
-			sent.take()
+// While the server is stopped, calls for open and for new types return as soon as their contexts end, or within ten
+// seconds if these never end. The client has one connection and no time limits of its own. Only the long tests wait for
+// ten seconds. TestStalledServerAndManyTypes checks the exact instant.
+// Guarantees: redis-hangs.
+func TestStalledServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	opt := server.Options()
+	opt.ReadTimeout, opt.PoolSize = -1, 1
+	gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()))
+	for typ := range 8 {
+		require.NoError(t, errOf(gen.Next(t.Context(), fmt.Sprint("T", typ))))
+	}
+	server.Pause()
+
+	before := time.Now()
+	canceled, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	require.ErrorIs(t, errOf(gen.NextN(canceled, "NEW", 3)), context.Canceled)
+	brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	contexts, most := [2]context.Context{brief, brief}, 2*time.Second
+	if redistest.Long() {
+		contexts, most = [2]context.Context{context.Background(), t.Context()}, 15*time.Second
+	}
+	barrier(t, 100, func(i int) (string, error) {
+		_, err := gen.Next(contexts[i%2], fmt.Sprint("T", i%16)) // eight of these are new
+		assert.Error(t, err)
+		assert.Equal(t, !redistest.Long(), errors.Is(err, context.DeadlineExceeded))
+		assert.NotErrorIs(t, err, context.Canceled)
+		return "", nil
+	})
+	require.Less(t, time.Since(before), most)
+}
+
+// inTime is a little more than the longest time that a call without a deadline may take if servers are slow.
+const inTime = 10*time.Second + 100*time.Millisecond
+
+// Connections are idle for a long time. go-redis must replace and close them. (Version 9.22.0 left them open.)
+func TestStaleConnections(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		gen := newGenerator(t, m.Client())
+		for range 2 {
 			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
-			require.Equal(t, test.want, strings.Join(sent.take(), ", "))
 			synctest.Wait()
-			require.Len(t, m.Keys(), 4, "a record and a counter of each type")
+			require.Equal(t, 1, m.CurrentConnectionCount())
+			time.Sleep(31 * time.Minute)
+		}
+	})
+}
+
+// manyTypes is more than the number of calls that can be sent to a hanging server one after the other in 10 s.
+const manyTypes = 500
+
+// Calls for many types open a period at the same time, and a server hangs at one of their steps. Each type must reach
+// this step. Every call must return in time, and send nothing after it has returned.
+// Guarantees: redis-hangs.
+func TestStalledServerAndManyTypes(t *testing.T) {
+	embedded := func(c *redis.Client) redis.UniversalClient { return struct{ *redis.Client }{c} }
+	cluster := func(c *redis.Client) redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{
+			NewClient: func(*redis.Options) *redis.Client { return c },
+			ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+				return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:6379"}}}}, nil
+			},
 		})
 	}
+	plain := func(c *redis.Client) redis.UniversalClient { return c }
+	locks := func(c *redis.Client) serial.Option { return serial.WithLockClients(c) }
+	floor := func(*redis.Client) serial.Option { return fixedFloor(5) }
+	none := func(*redis.Client) serial.Option { return serial.WithRetention(0) }
+	for name, test := range map[string]struct {
+		client func(*redis.Client) redis.UniversalClient
+		option func(*redis.Client) serial.Option
+		hangs  string // commands at which the server hangs, one in each run
+	}{
+		"an embedded client": {embedded, none, "take set open"}, "a client of a Cluster": {cluster, none, "take"},
+		"a lock server": {plain, locks, "set"}, "a floor": {plain, floor, "set open"},
+	} {
+		for hangs := range strings.FieldsSeq(test.hangs) {
+			runInBubble(t, name+", "+hangs, func(t *testing.T, m *simulation) {
+				var sent atomic.Int64
+				var hanging atomic.Bool
+				began := time.Now()
+				client := m.Client(everyCall(func(cmds []redis.Cmder, send func() error) error {
+					for _, cmd := range cmds {
+						if stepOf(cmd) == hangs {
+							time.Sleep(time.Until(began.Add(time.Second))) // all types reach this step within a second
+							hanging.Store(true)
+						}
+					}
+					sent.Add(int64(len(cmds)))
+					if hanging.Load() {
+						time.Sleep(time.Hour)
+					}
+					return send()
+				}))
+				gen := newGenerator(t, closing(t, test.client(client)), serial.WithLocation(time.UTC), test.option(client))
+				barrier(t, manyTypes, func(i int) (string, error) {
+					_, err := gen.Next(context.Background(), fmt.Sprint("T", i))
+					require.Error(t, err)
+					require.NotErrorIs(t, err, context.DeadlineExceeded)
+					require.LessOrEqual(t, time.Since(began), inTime)
+					return "", nil
+				})
+				synctest.Wait() // for what was sent at this very moment
+				before := sent.Load()
+				time.Sleep(time.Minute)
+				require.Equal(t, before, sent.Load(), "sent for no caller")
+				time.Sleep(2 * time.Hour)
+			})
+		}
+	}
+}
+
+// A slow call would have to wait until the clock of the server catches up. If this takes longer than the rest of its
+// time, the call must fail instead of waiting.
+func TestSlowServerWhoseClockWasSetBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		slow := false
+		gen := newGenerator(t, m.Client(around(func(cmd redis.Cmder, send func() error) error {
+			if slow && stepOf(cmd) == "take" {
+				slow = false
+				time.Sleep(6 * time.Second)
+			}
+			return send()
+		})), serial.WithLocation(time.UTC))
+		midnight := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
+		time.Sleep(time.Until(midnight.Add(time.Minute)))
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+		m.SetTime(midnight.Add(-4500 * time.Millisecond))
+		slow = true
+		began := time.Now()
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
+		require.Equal(t, 6*time.Second, time.Since(began))
+	})
 }

@@ -137,9 +137,9 @@ func testCalendarsInALedger(t *testing.T, b backend) {
 	}
 }
 
-// Callers issue numbers that contain the second, over a network with a delay of 400 ms. If a second is a period, no lock
-// must be taken, and old keys must expire. If a day is the period, it must be opened once, and its sequences must have no
-// gap, although shared calls are in flight whenever the printed date changes.
+// Callers issue numbers that contain the second, over a network with a delay of 400 ms. If a second is a period, no
+// lock must be taken, and old keys must expire. If a day is the period, it must be opened once, and its sequences must
+// have no gap, although shared calls are in flight whenever the printed date changes.
 func TestSecondsOverANetwork(t *testing.T) {
 	asked := 0
 	floor := serial.WithFloor(func(context.Context, string, time.Time) (int64, error) {

@@ -66,7 +66,7 @@ func TestNumbersEncoded(t *testing.T) {
 		for _, none := range []serial.Number{{}, {Type: "IS", Start: n.Start, Date: n.Date, Seq: 7}} {
 			require.Empty(t, none.String())
 			require.Error(t, errOf(none.Int64()))
-			require.ErrorContains(t, errOf(convert(none)), "serial: Value of a Number that does not come from a Generator or Scheme")
+			require.ErrorContains(t, errOf(convert(none)), "Value of a Number that does not come from a Generator or Scheme")
 		}
 	}
 	requireResult(t, []byte(`{"Zero":""}`))(json.Marshal(struct {
@@ -134,10 +134,10 @@ func TestEqual(t *testing.T) {
 	require.False(t, serial.Number{Type: "IS"}.Equal(serial.Number{}))
 }
 
-// Any text that Parse accepts must be a number that could have been issued, with exactly this text. Parse must return the
-// same number for every printed number, which proves that no two numbers print the same text. The first arguments are
-// the template, the text, and the type, sequence and time of a number; the others select the period, the day start, and
-// the zone and the year start. If the template is not valid with these settings, nothing else is tried.
+// Any text that Parse accepts must be a number that could have been issued, with exactly this text. Parse must return
+// the same number for every printed number, which proves that no two numbers print the same text. The first arguments
+// are the template, the text, and the type, sequence and time of a number; the others select the period, the day start,
+// and the zone and the year start. If the template is not valid with these settings, nothing else is tried.
 func FuzzParse(f *testing.F) {
 	f.Add("{type}{date:yyyyMMdd}{seq:4}", "IS202110240001", "IS", int64(1), int64(0), uint8(3), uint32(0), uint8(0))
 	f.Add("{seq:15}{{{type}}}{date:dd年MM月yyyy}", "000000000000001{x}24年10月2021", "x", int64(1), int64(0), uint8(3),

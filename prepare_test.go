@@ -2,9 +2,7 @@ package serial_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -36,49 +34,34 @@ func testPrepare(t *testing.T, b backend) {
 			require.Zero(t, s.rdb.Exists(t.Context(), later(s, n)+":lock").Val())
 		}
 		requireSeq(t, 0)(s.gen.Peek(t.Context(), "IS"))
-		past, err := s.gen.History(t.Context(), "IS", 3)
-		require.NoError(t, err)
-		require.Len(t, past, 1)
-		require.Zero(t, past[0].Seq)
+		requireResult(t, []string{"IS" + s.day + "0000"})(textsOf(s.gen.History(t.Context(), "IS", 3)))
 		s.next(s.gen, 500)
 		require.NoError(t, s.generator().Prepare(t.Context(), "IS"))
 		s.next(s.gen, 501)
 		require.Zero(t, s.rdb.Exists(t.Context(), later(s, 2)).Val())
 		require.WithinDuration(t, midnight(2).Add(7*24*time.Hour), expires(s.record), 2*time.Second,
 			"a week after the last one opened")
-		_, offset := time.Now().In(s.loc).Zone()
-		other := s.generator(serial.WithLocation(time.FixedZone("other", offset+3600)))
-		require.ErrorIs(t, other.Prepare(t.Context(), "IS"), serial.ErrConflict)
 	}, serial.WithStart(500))
 
 	b.run(t, "a counter that was prepared and lost", func(t *testing.T, s *series) {
-		require.NoError(t, s.gen.Prepare(t.Context(), "IS"))
-		require.NoError(t, s.rdb.Del(t.Context(), later(s, 1)).Err())
-		require.ErrorIs(t, s.gen.Prepare(t.Context(), "IS"), serial.ErrCounterLost)
-		require.NoError(t, s.generator(fixedFloor(40)).Prepare(t.Context(), "IS"))
+		s.steps(map[string]*serial.Generator{"gen": s.gen, "floored": s.generator(fixedFloor(40))},
+			"gen prepare, redis DEL "+later(s, 1)+", gen prepare = lost, floored prepare")
 		require.Equal(t, "40", s.rdb.Get(t.Context(), later(s, 1)).Val())
 		require.NoError(t, s.rdb.Set(t.Context(), later(s, 1), "five", time.Minute).Err())
 		require.ErrorIs(t, s.gen.Prepare(t.Context(), "IS"), serial.ErrCounterLost)
-		require.NoError(t, s.rdb.Del(t.Context(), later(s, 0)).Err())
-		require.ErrorIs(t, s.generator().Prepare(t.Context(), "IS"), serial.ErrCounterLost)
 	})
 
 	b.run(t, "a counter unknown to the record, and a full period", func(t *testing.T, s *series) {
-		require.NoError(t, s.rdb.Set(t.Context(), later(s, 1), 17, 0).Err())
-		require.NoError(t, s.gen.Raise(t.Context(), "IS", 9999))
-		require.NoError(t, s.gen.Prepare(t.Context(), "IS"))
-		require.Equal(t, "9999", s.rdb.Get(t.Context(), s.counter).Val())
-		require.Equal(t, "17", s.rdb.Get(t.Context(), later(s, 1)).Val())
-		require.Positive(t, s.rdb.PTTL(t.Context(), later(s, 1)).Val())
+		s.steps(map[string]*serial.Generator{"gen": s.gen, "long": s.generator(serial.WithRetention(30))},
+			"redis SET "+later(s, 1)+" 17, gen raise 9999, long prepare")
+		require.Equal(t, []any{"9999", "17"}, s.rdb.MGet(t.Context(), s.counter, later(s, 1)).Val())
+		require.Greater(t, s.rdb.PTTL(t.Context(), later(s, 1)).Val(), 30*24*time.Hour)
 	})
 
 	b.run(t, "prepare above the floor", func(t *testing.T, s *series) {
-		asked := map[string]*atomic.Int64{day(s, 0): {}, day(s, 1): {}}
+		var asked atomic.Int64
 		floor := serial.WithFloor(func(_ context.Context, typ string, start time.Time) (int64, error) {
-			if typ != "IS" || start.Location() != s.loc {
-				return 0, errors.New(typ)
-			}
-			asked[start.Format("20060102")].Add(1)
+			asked.Add(1)
 			return int64(10 * start.Day()), nil
 		})
 		start := serial.WithStart(9000) // it does not count: numbers were used
@@ -87,40 +70,21 @@ func testPrepare(t *testing.T, b backend) {
 		for n := range 2 {
 			start := time.Now().In(s.loc).AddDate(0, 0, n)
 			require.Equal(t, fmt.Sprint(10*start.Day()), s.rdb.Get(t.Context(), later(s, n)).Val())
-			require.EqualValues(t, 1, asked[day(s, n)].Load(), "one process queries for all")
 		}
+		require.EqualValues(t, 2, asked.Load(), "one process queries for all, once for each day")
 	})
 
 	b.run(t, "prepare with a floor that fails", func(t *testing.T, s *series) {
-		for says, answer := range map[string]func() (int64, error){
-			"boom":           func() (int64, error) { return 0, errBoom },
-			"want 0 to 9999": func() (int64, error) { return 10_000, nil },
-		} {
+		for says, answer := range map[string]error{"boom": errBoom, "want 0 to 9999": nil} {
 			bad := s.generator(serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
-				if start.Format("20060102") == day(s, 1) {
-					return answer()
+				if start.Format("20060102") == s.day {
+					return 0, nil
 				}
-				return 0, nil
+				return 10_000, answer
 			}))
 			require.ErrorContains(t, bad.Prepare(t.Context(), "IS"), says)
 			require.Zero(t, s.rdb.Exists(t.Context(), later(s, 1)).Val())
 		}
-	})
-
-	b.run(t, "a counter is kept for the longest retention", func(t *testing.T, s *series) {
-		long := s.generator(serial.WithRetention(30))
-		require.NoError(t, long.Prepare(t.Context(), "IS"))
-		kept := s.rdb.PTTL(t.Context(), later(s, 1)).Val()
-		require.Greater(t, kept, 30*24*time.Hour)
-		require.NoError(t, s.gen.Prepare(t.Context(), "IS"))
-		require.NoError(t, s.gen.Raise(t.Context(), "IS", 5))
-		for n := range 2 {
-			want := kept - time.Duration(1-n)*24*time.Hour
-			require.InDelta(t, want, s.rdb.PTTL(t.Context(), later(s, n)).Val(), float64(time.Minute))
-		}
-		require.NoError(t, s.rdb.Persist(t.Context(), s.counter).Err())
-		s.next(long, 6)
-		require.Greater(t, s.rdb.PTTL(t.Context(), s.counter).Val(), 30*24*time.Hour, "a removed expiry comes back")
 	})
 
 	b.run(t, "history", func(t *testing.T, s *series) {
@@ -144,102 +108,61 @@ func testPrepare(t *testing.T, b backend) {
 	})
 }
 
-// The next day was prepared. The first call after midnight must take one command and no lock. Later days are not
-// prepared, so they must be opened under the lock.
-func TestPreparedMidnights(t *testing.T) {
-	runBoth(t, "with a ledger", func(t *testing.T, m *simulation, ledger bool) {
-		var sent, locks atomic.Int64
-		rdb := m.Client(counting(&locks, "set"), counting(&sent, "eval", "evalsha"))
-		opts := append(ledgerIf(ledger, 10), serial.WithLocation(time.UTC), serial.WithRetention(1))
-		gen := newGenerator(t, rdb, opts...)
-		require.NoError(t, gen.Prepare(t.Context(), "IS"))
-		require.EqualValues(t, 1, locks.Load(), "of today")
-		for day := range 6 {
-			before := sent.Load()
-			requireResult(t, time.Now().Format("IS20060102")+"0001")(gen.Next(t.Context(), "IS"))
-			if day == 1 && !ledger {
-				require.EqualValues(t, 1, locks.Load())
-				require.EqualValues(t, 1, sent.Load()-before)
-			}
-			another := newGenerator(t, m.Client(), opts...)
-			requireResult(t, time.Now().Format("IS20060102")+"0002")(another.Next(t.Context(), "IS"))
-			m.requireExpiries()
-			require.False(t, m.Exists(time.Now().AddDate(0, 0, -2).Format("serial:{IS}:20060102")), "by the calendar")
-			time.Sleep(24 * time.Hour)
-		}
-		require.EqualValues(t, map[bool]int{false: 5, true: 6}[ledger], locks.Load(), "each block needs a lock")
-		require.Empty(t, m.HGet("serial:{IS}", "ahead"))
-	})
-}
-
-// A prepared counter is missing when its day begins. It must be reported as lost. A generator with another zone must
-// fail with ErrConflict until the prepared days have ended.
+// The next day was prepared, and its counter is missing when the day begins. It must be reported as lost. A generator
+// with another zone must fail with ErrConflict until the prepared days have ended.
 // Guarantees: prepared-counter-lost.
 func TestPreparedAndGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
-		require.NoError(t, gen.Prepare(t.Context(), "IS"))
-		m.Del("serial:{IS}:20000102")
-		time.Sleep(24 * time.Hour)
-		fresh := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
-		require.ErrorIs(t, errOf(fresh.Next(t.Context(), "IS")), serial.ErrCounterLost)
-		require.ErrorIs(t, errOf(fresh.Peek(t.Context(), "IS")), serial.ErrCounterLost)
-		require.ErrorIs(t, fresh.Prepare(t.Context(), "IS"), serial.ErrCounterLost)
-		require.NoError(t, fresh.Raise(t.Context(), "IS", 5))
-		requireResult(t, "IS200001020006")(gen.Next(t.Context(), "IS"))
-
-		east := newGenerator(t, m.Client(), serial.WithLocation(time.FixedZone("east", 3600)))
-		require.NoError(t, gen.Prepare(t.Context(), "IS"))
-		for range 24 {
-			time.Sleep(time.Hour)
-			require.ErrorIs(t, errOf(east.Next(t.Context(), "IS")), serial.ErrConflict, time.Now())
+		gens := map[string]*serial.Generator{}
+		for name, zone := range map[string]*time.Location{"gen": time.UTC, "new": time.UTC,
+			"east": time.FixedZone("east", 3600)} {
+			gens[name] = newGenerator(t, m.Client(), serial.WithLocation(zone))
 		}
-		require.Equal(t, 3, time.Now().Day())
-		require.NoError(t, errOf(gen.Next(t.Context(), "IS"))) // no other process enters the prepared one
-		time.Sleep(2 * 24 * time.Hour)                         // its 4 January overlaps the prepared day
-		requireResult(t, "IS200001050001")(east.Next(t.Context(), "IS"))
+		also := map[string]func(string){"hours": func(hours string) {
+			pause, err := time.ParseDuration(hours + "h")
+			require.NoError(t, err)
+			time.Sleep(pause)
+		}, "lose": func(day string) { m.Del("serial:{IS}:" + day) }}
+		steps(t, gens, also, "gen prepare, lose 20000102, hours 24, new next = lost, new peek = lost, new prepare = lost, "+
+			"new raise 5, gen next = IS200001020006, gen prepare")
+		for range 24 {
+			steps(t, gens, also, "hours 1, east next = conflict")
+		}
+		// East's 4 January overlaps the prepared day.
+		steps(t, gens, also, "gen next = IS200001030001, hours 48, east next = IS200001050001")
 	})
 }
 
 // Midnight passes at each command of Prepare in turn. Every key must have an expiry, and numbers must be issued on the
 // following days.
 func TestPrepareAcrossMidnight(t *testing.T) {
-	for _, floored := range []bool{false, true} {
-		for at := int64(1); ; at++ {
-			struck := false
+	for _, floor := range []int64{0, 3} {
+		for at, struck := int64(1), true; struck; at++ {
 			inBubble(t, func(t *testing.T, m *simulation) {
 				time.Sleep(24*time.Hour - time.Second)
 				var sent atomic.Int64
+				opts := options(serial.WithLocation(time.UTC))
+				if floor > 0 {
+					opts = append(opts, fixedFloor(floor))
+				}
 				var prepared atomic.Bool
-				rdb := m.Client(around(func(cmd redis.Cmder, send func() error) error {
+				gen := newGenerator(t, m.Client(around(func(_ redis.Cmder, send func() error) error {
 					if sent.Add(1) == at && !prepared.Load() {
-						struck = true
 						time.Sleep(1500 * time.Millisecond)
 					}
 					return send()
-				}))
-				opts := []serial.Option{serial.WithLocation(time.UTC)}
-				if floored {
-					opts = append(opts, fixedFloor(3))
-				}
-				gen := newGenerator(t, rdb, opts...)
+				})), opts...)
 				require.NoError(t, gen.Prepare(t.Context(), "IS"))
 				prepared.Store(true)
 				synctest.Wait() // for a lock that is just being released
+				struck = sent.Load() >= at
+				require.True(t, struck || at > 3)
 				m.requireExpiries()
-				first := 1
-				if floored {
-					first = 4
-				}
 				for time.Now().Day() < 5 {
-					requireResult(t, fmt.Sprintf("IS%s%04d", time.Now().Format("20060102"), first))(gen.Next(t.Context(), "IS"))
+					requireResult(t, fmt.Sprintf("IS%s%04d", time.Now().Format("20060102"), floor+1))(gen.Next(t.Context(), "IS"))
 					time.Sleep(24 * time.Hour)
 				}
 			})
-			if !struck {
-				require.Greater(t, at, int64(3))
-				break
-			}
 		}
 	}
 }
@@ -272,53 +195,44 @@ func TestHistory(t *testing.T) {
 // Prepare opens two periods. Each of them must have the full time of a call.
 func TestPrepareWhereRedisIsSlow(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		slow := false
-		gen := newGenerator(t, m.Client(around(func(cmd redis.Cmder, send func() error) error {
-			if slow && strings.HasPrefix(cmd.Name(), "eval") {
-				time.Sleep(3 * time.Second)
-			}
-			return send()
-		})), serial.WithLocation(time.UTC))
-		require.NoError(t, errOf(gen.Next(t.Context(), "OTHER"))) // the server knows the scripts
-		slow = true
+		require.NoError(t, errOf(newGenerator(t, m.Client()).Next(t.Context(), "OTHER"))) // the server knows the scripts
+		const delay = 3 * time.Second
+		gen := newGenerator(t, m.Client(slowing("take", delay), slowing("open", delay)), serial.WithLocation(time.UTC))
 		began := time.Now()
 		require.NoError(t, gen.Prepare(t.Context(), "IS"))
 		require.Greater(t, time.Since(began), inTime)
 	})
 }
 
-// The clock of Redis is wrong by more than WithMaxSkew. No further day must be opened even if today is open, and no
-// prepared day must be entered, because then no number could be issued until that day.
+// The clock of Redis is wrong by more than WithMaxSkew. No period must be opened, and no prepared day must be entered,
+// because then no number could be issued until that day. The current period must be usable with every clock.
 // Guarantees: clock-ahead.
-func TestPreparedAndWildClock(t *testing.T) {
+func TestWildClock(t *testing.T) {
 	runBoth(t, "with a ledger", func(t *testing.T, m *simulation, ledger bool) {
 		m.ClockTTL(false) // keys are needed again when the clock is right
 		var sent atomic.Int64
-		rdb, usual := m.Client(counting(&sent)), append(ledgerIf(ledger, 10), serial.WithLocation(time.UTC))
-		generator := func(opts ...serial.Option) *serial.Generator {
-			return newGenerator(t, rdb, append(opts, usual...)...)
+		rdb, gens := m.Client(counting(&sent)), map[string]*serial.Generator{}
+		opts := append(ledgerIf(ledger, 10), serial.WithLocation(time.UTC))
+		for name, skew := range map[string]time.Duration{"gen": time.Hour, "other": time.Hour, "any": -1} {
+			gens[name] = newGenerator(t, rdb, append(opts, serial.WithMaxSkew(skew))...)
 		}
-		gen := generator()
+		also := map[string]func(string){"clock": func(ahead string) {
+			offset, err := time.ParseDuration(ahead)
+			require.NoError(t, err)
+			m.SetTime(time.Now().Add(offset))
+		}}
 		time.Sleep(12 * time.Hour)
-		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
-		m.SetTime(time.Now().Add(2 * time.Hour))
-		require.ErrorIs(t, gen.Prepare(t.Context(), "IS"), serial.ErrClockSkew)
+		steps(t, gens, also, "clock 61m, gen next = skew, gen raise 1 = skew, gen takeover 1 = skew, gen prepare = skew, "+
+			"clock -61m, gen next = skew, clock 0s")
+		synctest.Wait() // for a lock that is just being released
+		require.Empty(t, m.Keys())
+		steps(t, gens, also, "gen next = 1, clock 2h, gen next = 2, gen prepare = skew")
 		require.False(t, m.Exists("serial:{IS}:20000102"))
 		sent.Store(0)
-		require.NoError(t, generator(serial.WithMaxSkew(-1)).Prepare(t.Context(), "IS"))
+		steps(t, gens, also, "any prepare")
 		require.EqualValues(t, 2, sent.Load(), "a round trip for each period")
-		require.NoError(t, gen.Prepare(t.Context(), "IS"), "there is nothing to open")
-
-		m.SetTime(time.Now().AddDate(0, 0, 1))
-		for _, gen := range []*serial.Generator{gen, generator()} {
-			require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
-			require.ErrorIs(t, gen.Raise(t.Context(), "IS", 1), serial.ErrClockSkew)
-			require.ErrorIs(t, gen.Prepare(t.Context(), "IS"), serial.ErrClockSkew)
-		}
-		m.SetTime(time.Now())
-		requireResult(t, "IS200001010002")(gen.Next(t.Context(), "IS"))
-		m.SetTime(time.Now().AddDate(0, 0, 1))
-		requireResult(t, "IS200001020001")(generator(serial.WithMaxSkew(-1)).Next(t.Context(), "IS"))
-		requireResult(t, "IS200001020002", "it is entered now")(gen.Next(t.Context(), "IS"))
+		steps(t, gens, also, "gen prepare, clock 24h, gen next = skew, other next = skew, other raise 1 = skew, "+
+			"other prepare = skew, clock 0s, gen next = IS200001010003, clock 24h, any next = IS200001020001, "+
+			"gen next = IS200001020002") // it has been entered
 	})
 }

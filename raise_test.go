@@ -3,6 +3,8 @@ package serial_test
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,7 +14,73 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest"
+	inner "github.com/dailyserial/serial/internal/series"
 )
+
+// steps runs steps, which are separated by commas. A step is "GENERATOR CALL [ARGUMENT] [= RESULT]". The result is a
+// number, its sequence, or a word for an error; by default, the call must succeed. A step can also be the name of a
+// function in also, followed by its argument.
+func steps(t *testing.T, gens map[string]*serial.Generator, also map[string]func(argument string), script string) {
+	t.Helper()
+	failures := map[string]error{"lost": serial.ErrCounterLost, "conflict": serial.ErrConflict, "boom": errBoom,
+		"skew": serial.ErrClockSkew, "exhausted": serial.ErrExhausted, "not replicated": serial.ErrNotReplicated,
+		"reserved": inner.ErrReserved}
+	for step := range strings.SplitSeq(script, ",") {
+		step, want, _ := strings.Cut(strings.TrimSpace(step), " = ")
+		name, call, _ := strings.Cut(step, " ")
+		if do := also[name]; do != nil {
+			do(call)
+			continue
+		}
+		require.Contains(t, gens, name, step)
+		call, argument, _ := strings.Cut(call, " ")
+		seq, _ := strconv.ParseInt(argument, 10, 64)
+		numbers := make([]serial.Number, 1)
+		var err error
+		switch gen, ctx := gens[name], t.Context(); call {
+		case "next": // the last of several numbers if there is an argument
+			numbers, err = gen.NextN(ctx, "IS", max(1, int(seq)))
+		case "peek":
+			numbers[0], err = gen.Peek(ctx, "IS")
+		case "history":
+			numbers, err = gen.History(ctx, "IS", 1)
+		case "once":
+			numbers[0], err = gen.NextOnce(ctx, "IS", "request")
+		case "prepare":
+			err = gen.Prepare(ctx, "IS")
+		case "raise":
+			err = gen.Raise(ctx, "IS", seq)
+		case "takeover":
+			err = gen.Takeover(ctx, "IS", seq)
+		case "takeover-keeping":
+			err = gen.TakeoverKeepingLedger(ctx, "IS", seq)
+		default:
+			t.Fatalf("unknown step %q", step)
+		}
+		if failure := failures[want]; failure != nil {
+			require.ErrorIs(t, err, failure, step)
+			continue
+		}
+		require.NoError(t, err, step)
+		if last := numbers[len(numbers)-1]; want != "" {
+			require.Contains(t, []string{last.String(), strconv.FormatInt(last.Seq, 10)}, want, step)
+		}
+	}
+}
+
+// steps runs steps with generators of the series. After "redis", a step is a Redis command, in which counter and record
+// stand for the keys.
+func (s *series) steps(gens map[string]*serial.Generator, script string) {
+	s.t.Helper()
+	keys := strings.NewReplacer("counter", s.counter, "record", s.record)
+	steps(s.t, gens, map[string]func(string){"redis": func(command string) {
+		var words []any
+		for word := range strings.FieldsSeq(command) {
+			words = append(words, keys.Replace(word))
+		}
+		require.NoError(s.t, s.rdb.Do(s.t.Context(), words...).Err())
+	}}, script)
+}
 
 // ForProgram returns a generator that must use the same counters as the first one, while the first keeps its own hooks.
 func TestForProgram(t *testing.T) {
@@ -20,22 +88,16 @@ func TestForProgram(t *testing.T) {
 	var called []string
 	hooks := func(name string) serial.Hooks {
 		return serial.Hooks{
-			Issued: func(context.Context, serial.IssuedInfo) { called = append(called, name) },
-			NearlyExhausted: func(context.Context, serial.ExhaustionInfo) {
-				called = append(called, name+" nearly exhausted")
-			},
+			Issued:          func(context.Context, serial.IssuedInfo) { called = append(called, name) },
+			NearlyExhausted: func(context.Context, serial.ExhaustionInfo) { called = append(called, name+" at 0.8") },
 		}
 	}
 	gen := s.generator(serial.WithLast(10), serial.WithHooks(hooks("generator")))
 	program := gen.ForProgram("orders-serial", nil, hooks("program"))
-	s.next(gen, 1)
-	s.next(program, 2)
-	require.Equal(t, []string{"generator", "program", "generator"}, called)
-	require.NoError(t, gen.Raise(t.Context(), "IS", 6))
-	s.next(program, 7)
-	called = nil
-	s.next(program, 8)
-	require.Contains(t, called, "program nearly exhausted", "at 0.8 by default")
+	s.steps(map[string]*serial.Generator{"gen": gen, "program": program},
+		"gen next = 1, program next = 2, gen raise 7, program next = 8")
+	require.Equal(t, []string{"generator", "program", "generator", "program", "generator", "program at 0.8",
+		"generator at 0.8"}, called)
 	s.rdb.Del(t.Context(), s.counter)
 	require.ErrorContains(t, errOf(program.Next(t.Context(), "IS")), "and run: orders-serial raise IS SEQ")
 }
@@ -48,62 +110,26 @@ func TestTakeoverOnServer(t *testing.T) {
 	testTakeover(t, backend{client: func(t *testing.T) redis.UniversalClient { return server.Client(t) }})
 }
 
+// testTakeover covers another zone, in which it is the same day, but the day has other bounds; seq, a floor and numbers
+// that the process remembers; and the beginning and the end of a ledger.
 func testTakeover(t *testing.T, b backend) {
-	// stray returns a generator in a zone in which it is the same day, but the day has other bounds.
-	stray := func(s *series, opts ...serial.Option) *serial.Generator {
-		_, offset := time.Now().In(s.loc).Zone()
-		return s.generator(append([]serial.Option{serial.WithLocation(time.FixedZone("stray", offset+3600))}, opts...)...)
+	for name, script := range map[string]string{
+		"from another zone": "east next = 1, east next = 2, east prepare, here next = conflict, here takeover 0, " +
+			"here next = 3, east next = conflict, east raise 9 = conflict, here takeover 2, here next = 4, " +
+			"here takeover 9, here next = 10",
+		"above seq, the floor and its own numbers": "east next = 1, here takeover 57, here next = 58, floored takeover 60, " +
+			"floored next = 81, here takeover 0, redis DEL counter, here takeover 3, here next = 59",
+		"into a ledger and out of it": "ledger next = 1, here next = conflict, here takeover 0, here next = 2, " +
+			"eastern takeover 0, eastern next = 11, ledger takeover 0, ledger next = 21",
+	} {
+		b.run(t, "takeover "+name, func(t *testing.T, s *series) {
+			_, offset := time.Now().In(s.loc).Zone()
+			east, l := serial.WithLocation(time.FixedZone("east", offset+3600)), new(spyLedger)
+			s.steps(map[string]*serial.Generator{"here": s.gen, "east": s.generator(east),
+				"floored": s.generator(east, fixedFloor(80)), "ledger": s.generator(serial.WithLedger(l, 10)),
+				"eastern": s.generator(east, serial.WithLedger(l, 10))}, script)
+		})
 	}
-	b.run(t, "takeover from another zone continues above its counter", func(t *testing.T, s *series) {
-		other := stray(s)
-		s.firstNumbers(other, 2)
-		require.NoError(t, other.Prepare(t.Context(), "IS"))
-		s.refused(s.gen, serial.ErrConflict)
-		require.NoError(t, s.gen.Takeover(t.Context(), "IS", 0))
-		s.next(s.gen, 3)
-		s.refused(other, serial.ErrConflict)
-		require.ErrorIs(t, other.Raise(t.Context(), "IS", 9), serial.ErrConflict)
-		require.Empty(t, s.rdb.HGet(t.Context(), s.record, "ahead").Val(), "what was prepared is dropped")
-		require.NoError(t, s.gen.Takeover(t.Context(), "IS", 2), "a repeated takeover never lowers")
-		s.next(s.gen, 4)
-		require.NoError(t, s.gen.Takeover(t.Context(), "IS", 9), "a repeated takeover raises")
-		s.next(s.gen, 10)
-		y, m, d := time.Now().In(s.loc).Date()
-		midnight := time.Date(y, m, d+1, 0, 0, 0, 0, s.loc)
-		require.WithinDuration(t, midnight, time.Now().Add(s.rdb.PTTL(t.Context(), s.counter).Val()), 2*time.Second)
-		require.Greater(t, s.rdb.TTL(t.Context(), s.record).Val(), 7*24*time.Hour)
-	})
-
-	b.run(t, "takeover continues above seq, the floor and its own numbers", func(t *testing.T, s *series) {
-		s.next(stray(s), 1)
-		require.NoError(t, s.gen.Takeover(t.Context(), "IS", 57))
-		s.next(s.gen, 58)
-		other := stray(s, fixedFloor(80))
-		require.NoError(t, other.Takeover(t.Context(), "IS", 60))
-		s.next(other, 81)
-		require.NoError(t, s.gen.Takeover(t.Context(), "IS", 0))
-		require.NoError(t, s.rdb.Del(t.Context(), s.counter).Err())
-		s.refused(s.gen, serial.ErrCounterLost)
-		require.NoError(t, s.gen.Takeover(t.Context(), "IS", 3), "of its own period, it is Raise")
-		s.next(s.gen, 59)
-	})
-
-	b.run(t, "takeover leaves a ledger, and starts one", func(t *testing.T, s *series) {
-		l := new(spyLedger)
-		with := s.generator(serial.WithLedger(l, 10))
-		s.next(with, 1)
-		s.refused(s.gen, serial.ErrConflict)
-		require.NoError(t, s.gen.Takeover(t.Context(), "IS", 0))
-		s.next(s.gen, 2)
-		require.Empty(t, s.rdb.HGet(t.Context(), s.record, "ceiling").Val())
-		other := stray(s, serial.WithLedger(l, 10))
-		s.refused(other, serial.ErrConflict)
-		require.NoError(t, other.Takeover(t.Context(), "IS", 0))
-		s.next(other, 11) // above everything that the ledger reserved
-		require.NoError(t, with.Takeover(t.Context(), "IS", 0))
-		s.next(with, 21)
-		s.refused(other, serial.ErrConflict)
-	})
 }
 
 // The errors for operators must contain both periods with their dates, and a remedy.
@@ -140,6 +166,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 // Guarantees: period-changed, once-repeated.
 func TestOneCalendar(t *testing.T) {
 	day, month := serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}"), serial.WithPeriod(serial.PerMonth)
+	year := options(serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:FFFF}{seq:4}"))
 	monthOfYears := func(start time.Month) []serial.Option {
 		return options(month, serial.WithYearStart(start, 1), serial.WithTemplate("{type}{date:FFFFMM}{seq:4}"))
 	}
@@ -148,16 +175,14 @@ func TestOneCalendar(t *testing.T) {
 		first, next  []serial.Option
 		theirs, ours string
 	}{
-		"a month that prints days, then days from 04:00": {"2024-11-03 01:00:00", "2024-11-03 04:00:00",
-			options(month, day), options(serial.WithDayStart(4*time.Hour), day), "months", "days"},
-		"months of years from April, then from July": {"2023-05-10 12:00:00", "2024-05-10 12:00:00",
-			monthOfYears(time.April), monthOfYears(time.July), "months of years from April 1", "months of years from July 1"},
-		"calendar years, then years from April": {"2023-05-10 12:00:00", "2024-05-10 12:00:00",
-			options(serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:FFFF}{seq:4}")),
-			options(serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:FFFF}{seq:4}"),
-				serial.WithYearStart(time.April, 1)), "years", "years from April 1"},
-		"Never": {"2024-05-10 12:00:00", "2025-04-06 00:00:00",
-			options(serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq:8}")), nil, "all time", "days"},
+		"a month that prints days, then days from 04:00": {"2024-11-03 01:00", "2024-11-03 04:00", options(month, day),
+			options(serial.WithDayStart(4*time.Hour), day), "months", "days"},
+		"months of years from April, then from July": {"2023-05-10 12:00", "2024-05-10 12:00", monthOfYears(time.April),
+			monthOfYears(time.July), "months of years from April 1", "months of years from July 1"},
+		"calendar years, then years from April": {"2023-05-10 12:00", "2024-05-10 12:00", year,
+			append(year, serial.WithYearStart(time.April, 1)), "years", "years from April 1"},
+		"Never": {"2024-05-10 12:00", "2025-04-06", options(serial.WithPeriod(serial.Never),
+			serial.WithTemplate("{type}{seq:8}")), nil, "all time", "days"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newClockSeries(t)
@@ -166,36 +191,18 @@ func TestOneCalendar(t *testing.T) {
 			refused := func() {
 				t.Helper()
 				before := s.Dump()
-				for call, err := range map[string]error{
-					"Next":     errOf(next.Next(t.Context(), "IS")),
-					"NextOnce": errOf(next.NextOnce(t.Context(), "IS", "new")),
-					"Peek":     errOf(next.Peek(t.Context(), "IS")),
-					"History":  errOf(next.History(t.Context(), "IS", 2)),
-					"Raise":    next.Raise(t.Context(), "IS", 9),
-					"Takeover": next.Takeover(t.Context(), "IS", 9),
-					"Prepare":  next.Prepare(t.Context(), "IS"),
-					"Audit":    errOf(next.Audit(t.Context(), "IS", serial.At(time.Now()), func(func(string, error) bool) {})),
-				} {
-					require.ErrorIs(t, err, serial.ErrConflict, call)
-					require.ErrorContains(t, err, fmt.Sprintf(" uses the calendar %q, but this generator uses %q;",
-						test.theirs, test.ours), call)
-					require.ErrorContains(t, err, "begin a new series with another type, or with another key prefix and another "+
-						"literal in the template", call)
-				}
+				s.requireConflicts(next, fmt.Sprintf(" uses the calendar %q, but this generator uses %q;", test.theirs,
+					test.ours), "begin a new series with another type, or with another key prefix and another literal in the "+
+					"template")
 				require.Equal(t, before, s.Dump())
 			}
-			setTime := func(text string) {
-				at, err := time.Parse(time.DateTime, text)
-				require.NoError(t, err)
-				s.SetTime(at)
-			}
-			setTime(test.at)
+			s.at(test.at)
 			require.NoError(t, errOf(first.NextN(t.Context(), "IS", 3)))
 			once, err := first.NextOnce(t.Context(), "IS", "answered")
 			require.NoError(t, err)
 			refused()
 			require.NoError(t, first.Prepare(t.Context(), "IS"))
-			setTime(test.then)
+			s.at(test.then)
 			refused()
 			again, err := next.NextOnce(t.Context(), "IS", "answered")
 			require.NoError(t, err)
@@ -203,6 +210,26 @@ func TestOneCalendar(t *testing.T) {
 			require.Equal(t, once.Date.Format(time.DateOnly), again.Date.Format(time.DateOnly))
 			require.NoError(t, errOf(next.Next(t.Context(), "IS2")), "a new type is a new series")
 		})
+	}
+}
+
+// requireConflicts requires that every call of a generator fails with ErrConflict, and that its error contains says.
+func (s *clockSeries) requireConflicts(gen *serial.Generator, says ...string) {
+	s.t.Helper()
+	for call, err := range map[string]error{
+		"Next":     errOf(gen.Next(s.t.Context(), "IS")),
+		"NextOnce": errOf(gen.NextOnce(s.t.Context(), "IS", "new")),
+		"Peek":     errOf(gen.Peek(s.t.Context(), "IS")),
+		"History":  errOf(gen.History(s.t.Context(), "IS", 2)),
+		"Raise":    gen.Raise(s.t.Context(), "IS", 9),
+		"Takeover": gen.Takeover(s.t.Context(), "IS", 9),
+		"Prepare":  gen.Prepare(s.t.Context(), "IS"),
+		"Audit":    errOf(gen.Audit(s.t.Context(), "IS", serial.At(time.Now()), used())),
+	} {
+		require.ErrorIs(s.t, err, serial.ErrConflict, call)
+		for _, part := range says {
+			require.ErrorContains(s.t, err, part, call)
+		}
 	}
 }
 
@@ -224,41 +251,18 @@ func (s *clockSeries) generator(opts ...serial.Option) *serial.Generator {
 		opts...)...)
 }
 
-// at sets the clock to an hour of a day in October 2021.
-func (s *clockSeries) at(day, hour int) {
-	s.SetTime(time.Date(2021, 10, day, hour, 30, 0, 0, time.UTC))
-}
+// at sets the clock to a time in UTC, such as "2021-10-24 12:00".
+func (s *clockSeries) at(time string) { s.SetTime(utc(s.t, time)) }
 
-// The clock of Redis is ahead and then corrected. The days that were entered too early must be lost, and the days
-// before them must be new.
+// The clock of Redis is ahead, and then an operator raises the counter with the right clock. The days that were opened
+// too early must be lost, and the days before them must be new. Raise of a generator without a ledger must not stop the
+// use of the ledger, even if the current period lies in the future. TestHistories in internal/series covers more.
 func TestLabelsAfterAFastClock(t *testing.T) {
 	s := newClockSeries(t)
-	gen := s.generator()
-	next := func(day int) (string, error) {
-		s.at(day, 12)
-		return gen.Next(t.Context(), "IS")
-	}
-	for _, day := range []int{23, 24, 27, 28} {
-		require.NoError(t, errOf(next(day)))
-	}
-	require.ErrorIs(t, errOf(next(24)), serial.ErrClockSkew)
-	require.NoError(t, gen.Raise(t.Context(), "IS", 1))
-	for i, want := range []string{"IS202110240002", "IS202110250001", "IS202110260001"} {
-		requireResult(t, want)(next(24 + i))
-	}
-	for _, day := range []int{27, 28} {
-		require.ErrorIs(t, errOf(next(day)), serial.ErrCounterLost, "it has expired")
-		require.NoError(t, gen.Raise(t.Context(), "IS", 1))
-		requireResult(t, fmt.Sprintf("IS202110%d0002", day))(next(day))
-	}
-	requireResult(t, "IS202110290001")(next(29))
-
-	// Raise of a generator without a ledger must not stop the use of the ledger, even if the current period lies in the
-	// future.
-	s.at(30, 12)
-	require.NoError(t, s.generator(ledgerIf(true, 10)...).Raise(t.Context(), "IS", 0))
-	s.at(29, 12)
-	require.ErrorIs(t, s.generator().Raise(t.Context(), "IS", 5), serial.ErrConflict)
+	gens := map[string]*serial.Generator{"gen": s.generator(), "ledger": s.generator(ledgerIf(true, 10)...)}
+	steps(t, gens, map[string]func(string){"on": func(day string) { s.at("2021-10-" + day + " 12:00") }},
+		"on 24, gen next = 1, on 27, gen next = 1, on 28, gen next = 1, on 24, gen next = skew, gen raise 1, gen next = 2, "+
+			"on 25, gen next = IS202110250001, on 27, gen next = lost, ledger raise 1, on 26, gen raise 5 = conflict")
 }
 
 // Two generators could print different sequences of a period as the same number. Calls of the second one must fail
@@ -276,7 +280,7 @@ func TestPrintsOfAPeriod(t *testing.T) {
 	for name, opts := range prints {
 		t.Run(name, func(t *testing.T) {
 			s := newClockSeries(t)
-			s.at(24, 12)
+			s.at("2021-10-24 12:30")
 			gen := s.generator(opts...)
 			once, err := textOf(gen.NextOnce(t.Context(), "IS", "request"))
 			require.NoError(t, err)
@@ -287,20 +291,10 @@ func TestPrintsOfAPeriod(t *testing.T) {
 					continue
 				}
 				other = s.generator(opts...)
-				for call, err := range map[string]error{
-					"Next":     errOf(other.Next(t.Context(), "IS")),
-					"ledger":   errOf(s.generator(append(opts, ledgerIf(true, 5)...)...).Next(t.Context(), "IS")),
-					"NextOnce": errOf(other.NextOnce(t.Context(), "IS", "another")),
-					"Peek":     errOf(other.Peek(t.Context(), "IS")),
-					"History":  errOf(other.History(t.Context(), "IS", 2)),
-					"Prepare":  other.Prepare(t.Context(), "IS"),
-					"Raise":    other.Raise(t.Context(), "IS", 9),
-					"Takeover": other.Takeover(t.Context(), "IS", 9),
-				} {
-					require.ErrorIs(t, err, serial.ErrConflict, "%s: %s", foreign, call)
-					require.ErrorContains(t, err, "use the old template and key until 2021-10-24 has ended, then switch all "+
-						"processes to the new ones")
-				}
+				s.requireConflicts(other, "use the old template and key until 2021-10-24 has ended, then switch all processes "+
+					"to the new ones")
+				ledger := s.generator(append(opts, ledgerIf(true, 5)...)...)
+				require.ErrorIs(t, errOf(ledger.Next(t.Context(), "IS")), serial.ErrConflict)
 				again, err := textOf(other.NextOnce(t.Context(), "IS", "request"))
 				if name == "hidden" || name == "rotated" {
 					require.ErrorIs(t, err, serial.ErrConflict, foreign)
@@ -311,54 +305,9 @@ func TestPrintsOfAPeriod(t *testing.T) {
 			require.Equal(t, before, s.Dump())
 
 			require.NoError(t, gen.Prepare(t.Context(), "IS"), "a prepared period has no print yet")
-			s.at(25, 0)
+			s.at("2021-10-25 00:30")
 			require.NoError(t, errOf(other.Next(t.Context(), "IS")))
 			require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrConflict)
 		})
 	}
-}
-
-// An operator changes the time zone, or the clock is ahead. Neither must make it possible to use a label with a
-// different print mark.
-// Guarantees: print-changed.
-func TestPrintsOutliveTakeovers(t *testing.T) {
-	s := newClockSeries(t)
-	s.ClockTTL(false) // counters of recurring days must survive
-	const lettered = "{type}{date:yyyyMMdd}{seq:4:base32}"
-	day, letters := s.generator(), s.generator(serial.WithTemplate(lettered))
-	refused := func(gens ...*serial.Generator) {
-		t.Helper()
-		for _, gen := range gens {
-			require.ErrorIs(t, gen.Raise(t.Context(), "Z", 5), serial.ErrConflict)
-			require.ErrorIs(t, gen.Takeover(t.Context(), "Z", 5), serial.ErrConflict)
-		}
-	}
-
-	// A process in a zone that is ahead has opened the 25th, so the print mark must not change until the 25th has ended
-	// in every zone.
-	s.at(24, 12)
-	east := s.generator(serial.WithTemplate(lettered), serial.WithLocation(time.FixedZone("east", 14*3600)))
-	require.NoError(t, errOf(east.Next(t.Context(), "Z")))
-	refused(day)
-	s.at(25, 12)
-	require.ErrorIs(t, errOf(day.Next(t.Context(), "Z")), serial.ErrConflict)
-	s.at(26, 0)
-	require.NoError(t, errOf(day.Next(t.Context(), "Z")))
-
-	// While the clock is ahead, the 28th is opened. Until the 28th has ended, the print mark must not change, and
-	// labels that were used before must not get another one.
-	s.at(28, 12)
-	require.NoError(t, errOf(letters.Next(t.Context(), "Z")))
-	s.at(27, 12)
-	require.ErrorContains(t, day.Raise(t.Context(), "Z", 0), "until 2021-10-28 has ended")
-	require.NoError(t, letters.Raise(t.Context(), "Z", 0))
-	s.at(26, 12)
-	refused(day, letters)
-	s.at(28, 13)
-	require.ErrorIs(t, errOf(day.Next(t.Context(), "Z")), serial.ErrConflict)
-	requireSeq(t, 2)(letters.NextNumber(t.Context(), "Z"))
-	s.at(29, 12)
-	require.NoError(t, errOf(day.Next(t.Context(), "Z")))
-	s.at(28, 14)
-	refused(day, letters)
 }

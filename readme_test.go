@@ -152,7 +152,8 @@ func TestTenQuestions(t *testing.T) {
 	}{
 		{"", "`INCR` alone never returns a number twice."}, // Why not just INCR?
 		{"What if Redis loses data?", "all keys; the process does not remember"},
-		{"When does the day change, and in which time zone?", "The day changes at midnight in the zone of `WithLocation`, by Redis's clock."},
+		{"When does the day change, and in which time zone?",
+			"The day changes at midnight in the zone of `WithLocation`, by Redis's clock."},
 		{"How do I make the client, for Sentinel, Cluster or TLS?", "redis.NewFailoverClient("},
 		{"What if a request is repeated?", "`NextOnce` gives a repeated request the same number"},
 		{"How do I take numbers without gaps?", "**Take the number in the transaction that inserts the document.**"},
@@ -197,9 +198,9 @@ func TestEveryNameHasAnExample(t *testing.T) {
 }
 
 // Code in the docs must compile as it appears there. The tests in testdata run most of it: the program of the README
-// must issue a number, recipes must succeed, each number in docs/business-numbers.md must be issued on its date with the
-// options of its row, and invalid templates must cause the error in their row. Blocks that are part of an example or of
-// gapless are compiled, and mostly run, by the tests there.
+// must issue a number, recipes must succeed, each number in docs/business-numbers.md must be issued on its date with
+// the options of its row, and invalid templates must cause the error in their row. Blocks that are part of an example
+// or of gapless are compiled, and mostly run, by the tests there.
 func TestCodeInDocs(t *testing.T) {
 	if testing.Short() || race.Enabled {
 		t.Skip("builds a program, in which no goroutines run concurrently")

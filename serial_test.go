@@ -360,7 +360,7 @@ func TestNewRefuses(t *testing.T) {
 	refuse("WithLocation: the location is nil; did time.LoadLocation fail?\nserial: WithMaxSkew(0)", rdb,
 		serial.WithLocation(nil), serial.WithMaxSkew(0))
 	for _, slow := range []serial.Option{fixedFloor(0), serial.WithLedger(new(serialtest.Ledger), 1)} {
-		refuse("WithPeriod(PerSecond): a second is too short to query a floor or a ledger; want PerMinute or longer", rdb, slow,
+		refuse("WithPeriod(PerSecond): a second is too short to query a floor or a ledger; want PerMinute", rdb, slow,
 			serial.WithPeriod(serial.PerSecond), serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq}"))
 	}
 	refuse("WithReplicas(-1, 1s): want 0 to 1000 replicas", rdb, confirmedBy(-1))

@@ -55,7 +55,7 @@ func requirePeriod(t *testing.T, c calendar.Calendar, label string, start, last 
 	require.Less(t, c.At(time.Unix(start-1, 0)).Label, label)
 }
 
-// Known periods, near changes of clocks and with unusual starts of days and years.
+// Known periods, near changes of clocks and with unusual starts of days and years. TestPeriodsOfEveryZone covers more.
 func TestPeriods(t *testing.T) {
 	none, april := yearStarts[0], yearStart{time.April, 6}
 	for _, c := range []struct {
@@ -66,38 +66,27 @@ func TestPeriods(t *testing.T) {
 		label       string
 		start, last string // its bounds, UTC
 	}{
-		{"UTC", calendar.Month, 0, none, "202402", "2024-02-01 00:00:00", "2024-02-29 23:59:59"},
 		{"UTC", calendar.Month, 4 * time.Hour, none, "202112", "2021-12-01 04:00:00", "2022-01-01 03:59:59"},
 		{"UTC", calendar.Year, 24*time.Hour - time.Second, none, "2021", "2021-01-01 23:59:59", "2022-01-01 23:59:58"},
 		// On 9 March, the clock jumps from 02:00 to 03:00. On 2 November, it shows 01:00 to 02:00 twice.
 		{"America/New_York", calendar.Hour, 0, none, "2025030903", "2025-03-09 07:00:00", "2025-03-09 07:59:59"},
 		{"America/New_York", calendar.Hour, 0, none, "2025110201", "2025-11-02 05:00:00", "2025-11-02 06:59:59"},
-		{"America/New_York", calendar.Minute, 0, none, "202511020159", "2025-11-02 05:59:00", "2025-11-02 06:59:59"},
 		{"America/New_York", calendar.Day, 150 * time.Minute, none, "20250309", "2025-03-09 07:00:00", "2025-03-10 06:29:59"},
 		{"America/New_York", calendar.Day, 90 * time.Minute, none, "20251102", "2025-11-02 05:30:00", "2025-11-03 06:29:59"},
 		// Midnight does not exist, or comes twice: the first one counts.
 		{"America/Havana", calendar.Day, 0, none, "20250309", "2025-03-09 05:00:00", "2025-03-10 03:59:59"},
-		{"Asia/Damascus", calendar.Day, 0, none, "20220325", "2022-03-24 22:00:00", "2022-03-25 20:59:59"},
 		{"America/Havana", calendar.Day, 0, none, "20251102", "2025-11-02 04:00:00", "2025-11-03 04:59:59"},
-		{"Asia/Hebron", calendar.Day, 0, none, "20181027", "2018-10-26 21:00:00", "2018-10-27 21:59:59"},
-		// Days of 25, 27 and 23 hours.
-		{"America/Sao_Paulo", calendar.Day, 0, none, "20180217", "2018-02-17 02:00:00", "2018-02-18 02:59:59"},
+		// A day of 27 hours.
 		{"Antarctica/Casey", calendar.Day, 0, none, "20100305", "2010-03-04 13:00:00", "2010-03-05 15:59:59"},
-		{"Asia/Shanghai", calendar.Day, 0, none, "19860504", "1986-05-03 16:00:00", "1986-05-04 14:59:59"},
-		// Changes by half an hour, by a quarter of an hour and by 44:30.
+		// Changes by half an hour and by 44:30.
 		{"Australia/Lord_Howe", calendar.Hour, 0, none, "2025040601", "2025-04-05 14:00:00", "2025-04-05 15:29:59"},
-		{"Asia/Kathmandu", calendar.Hour, 0, none, "1986010100", "1985-12-31 18:30:00", "1985-12-31 19:14:59"},
 		{"Africa/Monrovia", calendar.Minute, 0, none, "197201070044", "1972-01-07 00:44:30", "1972-01-07 00:44:59"},
 		// 30 December does not exist in Apia, except as a business day, which lasts until 04:00 on 31 December.
-		{"Pacific/Apia", calendar.Hour, 0, none, "2011123100", "2011-12-30 10:00:00", "2011-12-30 10:59:59"},
 		{"Pacific/Apia", calendar.Day, 0, none, "20111231", "2011-12-30 10:00:00", "2011-12-31 09:59:59"},
 		{"Pacific/Apia", calendar.Day, 4 * time.Hour, none, "20111230", "2011-12-30 10:00:00", "2011-12-30 13:59:59"},
-		{"UTC", calendar.Week, 0, none, "2004W53", "2004-12-27 00:00:00", "2005-01-02 23:59:59"},
 		{"UTC", calendar.Week, 0, april, "2025W01", "2024-12-30 00:00:00", "2025-01-05 23:59:59"},
 		{"UTC", calendar.Quarter, 0, yearStart{time.April, 1}, "2023Q4", "2024-01-01 00:00:00", "2024-03-31 23:59:59"},
-		{"UTC", calendar.Quarter, 0, april, "2024Q3", "2024-10-06 00:00:00", "2025-01-05 23:59:59"},
 		{"UTC", calendar.HalfYear, 0, april, "2024H2", "2024-10-06 00:00:00", "2025-04-05 23:59:59"},
-		{"UTC", calendar.HalfYear, 0, yearStart{time.December, 28}, "2024H1", "2024-12-28 00:00:00", "2025-06-27 23:59:59"},
 		{"UTC", calendar.Year, 0, april, "2024", "2024-04-06 00:00:00", "2025-04-05 23:59:59"},
 		{"UTC", calendar.Month, 0, april, "202404", "2024-04-01 00:00:00", "2024-04-30 23:59:59"},
 	} {

@@ -156,60 +156,54 @@ func startServer(t *testing.T) *miniredis.Miniredis {
 }
 
 // A process of the release and one of this version make calls in turn. The release writes the record, and this version
-// takes it over with the first number that it issues.
+// takes it over with the first number that it issues. The result of a step is a number, a part of an error, or nothing.
 func TestUpgrade(t *testing.T) {
-	const refused = "conflicting period"
-	type step struct{ who, call, want string } // want is a number, a part of an error, or "" for no number
 	for name, c := range map[string]struct {
 		start      int64 // of the old process
 		withLedger bool
-		steps      []step
+		steps      string
 	}{
-		"only numbers take a record over": {1, false, []step{
-			{"old", "next", "IS202110240001"}, {"old", "once 7", "IS202110240002"}, {"new", "peek", "IS202110240002"},
-			{"new", "history 3", ""}, {"old", "next", "IS202110240003"}, {"new", "next", "IS202110240004"},
-			{"old", "next", refused}, {"old", "raise 50", refused}, {"new", "next", "IS202110240005"},
-			{"new", "once 7", "IS202110240002"}}},
-		"without the record, the release adopts the counter": {1, false, []step{
-			{"new", "next", "IS202110240001"}, {"new", "once 7", "IS202110240002"}, {"old", "next", refused},
-			{"del", "serial:{IS}", ""}, {"old", "next", "IS202110240003"}, {"old", "once 7", "IS202110240002"}}},
-		"prepared periods are entered": {1, false, []step{
-			{"old", "prepare 4", ""}, {"old", "next", "IS202110240001"}, {"new", "next", "IS202110240002"},
-			{"day", "25", ""}, {"new", "next", "IS202110250001"}, {"day", "26", ""}, {"new", "next", "IS202110260001"},
-			{"day", "27", ""}, {"new", "next", "IS202110270001"}, {"day", "28", ""}, {"new", "next", "IS202110280001"}}},
-		"a start belongs to its period": {1000, false, []step{
-			{"old", "prepare 2", ""}, {"new", "peek", "IS202110240000"}, {"old", "next", "IS202110241000"},
-			{"new", "next", "IS202110241001"}, {"new", "audit", ""}, {"day", "25", ""}, {"new", "next", "IS202110251000"},
-			{"day", "26", ""}, {"new", "next", "IS202110260001"}}},
-		"labels of a clock that was ahead are doubtful": {1, false, []step{
-			{"old", "next", "IS202110240001"}, {"day", "26", ""}, {"old", "next", "IS202110260001"}, {"day", "27", ""},
-			{"old", "next", "IS202110270001"}, {"day", "25", ""}, {"old", "next", "clock skew"},
-			{"new", "next", "clock skew"}, {"old", "raise 0", ""}, {"old", "next", "IS202110250001"},
-			{"new", "next", "IS202110250002"}, {"day", "26", ""}, {"new", "next", "IS202110260002"},
-			{"del", "serial:{IS}:20211027", ""}, {"day", "27", ""}, {"new", "next", "counter lost"}, {"day", "28", ""},
-			{"new", "next", "IS202110280001"}}},
-		"a block stays in use": {1, true, []step{
-			{"old", "next", "IS202110240001"}, {"old", "next", "IS202110240002"}, {"old", "next", "IS202110240003"},
-			{"new", "next", "IS202110240004"}, {"new", "next", "IS202110240005"}, {"new", "next", "IS202110240006"},
-			{"plain", "next", refused}}},
+		"only numbers take a record over": {1, false, "old next = IS202110240001, old once 7 = IS202110240002, " +
+			"new peek = IS202110240002, new history 3, old next = IS202110240003, new next = IS202110240004, " +
+			"old next = conflicting period, old raise 50 = conflicting period, new next = IS202110240005, " +
+			"new once 7 = IS202110240002"},
+		"without the record, the release adopts the counter": {1, false, "new next = IS202110240001, " +
+			"new once 7 = IS202110240002, old next = conflicting period, delete serial:{IS}, old next = IS202110240003, " +
+			"old once 7 = IS202110240002"},
+		"prepared periods are entered": {1, false, "old prepare 4, old next = IS202110240001, new next = IS202110240002, " +
+			"day 25, new next = IS202110250001, day 26, new next = IS202110260001, day 27, new next = IS202110270001, " +
+			"day 28, new next = IS202110280001"},
+		"a start belongs to its period": {1000, false, "old prepare 2, new peek = IS202110240000, " +
+			"old next = IS202110241000, new next = IS202110241001, audit, day 25, new next = IS202110251000, day 26, " +
+			"new next = IS202110260001"},
+		"labels of a clock that was ahead are doubtful": {1, false, "old next = IS202110240001, day 26, " +
+			"old next = IS202110260001, day 27, old next = IS202110270001, day 25, old next = clock skew, " +
+			"new next = clock skew, old raise 0, old next = IS202110250001, new next = IS202110250002, day 26, " +
+			"new next = IS202110260002, delete serial:{IS}:20211027, day 27, new next = counter lost, day 28, " +
+			"new next = IS202110280001"},
+		"a block stays in use": {1, true, "old next = IS202110240001, old next = IS202110240002, " +
+			"old next = IS202110240003, new next = IS202110240004, new next = IS202110240005, new next = IS202110240006, " +
+			"plain next = conflicting period"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := startServer(t)
 			o := startOld(t, m.Addr(), c.start, c.withLedger)
 			gens := map[string]*serial.Generator{"new": newGenerator(t, m.Addr(), 1, c.withLedger),
 				"plain": newGenerator(t, m.Addr(), 1, false)}
-			for i, s := range c.steps {
+			for step := range strings.SplitSeq(c.steps, ", ") {
+				what, want, _ := strings.Cut(step, " = ")
+				who, what, _ := strings.Cut(what, " ")
 				got := ""
-				switch {
-				case s.who == "old":
-					got = o.call(s.call)
-				case s.who == "del":
-					require.True(t, m.Del(s.call))
-				case s.who == "day":
-					day, err := time.Parse("20060102 15", "202110"+s.call+" 12")
+				switch who {
+				case "old":
+					got = o.call(what)
+				case "delete":
+					require.True(t, m.Del(what))
+				case "day":
+					day, err := time.Parse("20060102 15", "202110"+what+" 12")
 					require.NoError(t, err)
 					m.SetTime(day)
-				case s.call == "audit":
+				case "audit":
 					report, err := gens["new"].Audit(t.Context(), "IS", serial.On(2021, time.October, 24),
 						func(yield func(string, error) bool) {
 							_ = yield("IS202110241000", nil) && yield("IS202110241001", nil)
@@ -217,12 +211,12 @@ func TestUpgrade(t *testing.T) {
 					require.NoError(t, err)
 					require.True(t, report.Clean(), report)
 				default:
-					got = call(t.Context(), gens[s.who], s.call)
+					got = call(t.Context(), gens[who], what)
 				}
-				if strings.HasPrefix(s.want, "IS") || s.want == "" {
-					require.Equal(t, s.want, got, "step %d, %v", i, s)
+				if strings.HasPrefix(want, "IS") || want == "" {
+					require.Equal(t, want, got, step)
 				} else {
-					require.Contains(t, got, s.want, "step %d, %v", i, s)
+					require.Contains(t, got, want, step)
 				}
 			}
 		})
