@@ -3,10 +3,13 @@ package series
 import (
 	"cmp"
 	"context"
-	"slices"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,97 +19,195 @@ import (
 
 	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/race"
+	"github.com/dailyserial/serial/internal/redistest"
 	redismemory "github.com/dailyserial/serial/internal/redistest/memory"
 	"github.com/dailyserial/serial/internal/wire"
 )
 
+const today = "20000101" // label of the day on which bubbles begin
+
+var causes = map[Cause]string{CallerLeft: "left", NotReplicated: "unconfirmed", BlockBurned: "burned",
+	AnswerLost: "lost", Raised: "raised", BlockSkipped: "skipped"}
+
 // A fixture is a Series of days on a Redis in memory, in a bubble. It implements [Locks].
 type fixture struct {
 	*Series
-	redis *redismemory.Redis
-	hook  func(grant bool, send func() error) error // around each run of a script
+	t         *testing.T
+	redis     *redismemory.Redis
+	typ       string                                      // of the calls, "IS" if it is ""
+	request   string                                      // ID of the calls' requests, "" for none
+	elsewhere bool                                        // the lock is on other servers
+	floor     func(context.Context) (used int64, _ error) // nil for none
+	all       sync.WaitGroup                              // calls in the background
 
-	try       func(attempt int) error // outcome of an attempt at the lock, nil if it is granted
-	elsewhere bool                    // the lock is on other servers
-	attempts  int
-	looks     int    // attempts at the lock with which a second look could leave
-	typ       string // of the calls, "IS" if it is ""
-	request   string // ID of the calls' requests, "" for none
-	granted   string // options of the last grant
-
-	mu       sync.Mutex // guards the rest
-	released int
-	gaps     []Gap
-	pending  int
-	reserved map[string]int64 // last sequence in the ledger, by label
-	asked    atomic.Int32     // times that the ledger was asked
+	mu      sync.Mutex
+	gaps    []string
+	issued  map[string]bool   // numbers of the results
+	counts  map[string]int    // events by name
+	granted string            // options of the last grant
+	ahead   time.Duration     // difference of the server's clock from the bubble
+	moved   bool              // the clock was moved for one attempt
+	delay   time.Duration     // of each request without a grant
+	plans   map[string]string // outcomes of the next attempts by name, separated by commas; the last one stays
+	ledger  map[string]int64  // last sequence in the ledger, by label
 }
 
-func inBubble(t *testing.T, configure func(*fixture, *Config), f func(t *testing.T, x *fixture)) {
+// inBubble runs f with a fixture in a bubble. settings are separated by commas, such as "ledger 2s, floor 7".
+func inBubble(t *testing.T, settings string, f func(t *testing.T, x *fixture)) {
+	t.Helper()
 	race.Bubble(t, func(t *testing.T) {
-		x := &fixture{redis: redismemory.Start(t), reserved: map[string]int64{}}
-		days := calendar.Calendar{Location: time.UTC, Unit: calendar.Day}
-		c := Config{Client: x.redis.Client(x), Prefix: "serial", Calendar: days, Counts: "days", PrintMark: "aa", Limit: 9999,
-			MaxSkew: time.Hour, Key: "plain", OnceFor: time.Hour, Explain: x.explain, Pending: x.addPending, Block: 10,
-			SpanAt: func(at time.Time) (calendar.Span, error) {
-				p := *days.At(at)
-				return calendar.Span{Period: p, From: p.Start, To: p.End, Date: p.Label}, nil
-			}}
-		if configure != nil {
-			configure(x, &c)
+		x := &fixture{t: t, redis: redismemory.Start(t), counts: map[string]int{}, plans: map[string]string{},
+			issued: map[string]bool{}, ledger: map[string]int64{}}
+		report := func(g Gap) {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.gaps = append(x.gaps, fmt.Sprintf("%s %d-%d", causes[g.Cause], g.First, g.Last))
+		}
+		c := Config{Client: x.redis.Client(redistest.Hook(x.around)), Prefix: "serial", Counts: "days", PrintMark: "aa",
+			Limit: 9999, Block: 10, MaxSkew: time.Hour, Key: "plain", OnceFor: 48 * time.Hour, Explain: report,
+			Pending: func(n int) { x.count("pending", n) }}
+		c.setCalendar(calendar.Day)
+		for setting := range strings.SplitSeq(settings, ", ") {
+			x.set(&c, setting)
 		}
 		x.Series = New(c)
-		f(t, x)
+		func() {
+			defer x.all.Wait()
+			f(t, x)
+		}()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Zero(t, x.pending)
+		require.Zero(t, x.counts["pending"])
+		require.Less(t, x.counts["attempts"], 1000, "pauses grow")
 	})
 }
 
-func (x *fixture) explain(g Gap) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	g.Span = nil
-	x.gaps = append(x.gaps, g)
-}
-
-// explained returns the gaps that have been reported.
-func (x *fixture) explained() []Gap {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return slices.Clone(x.gaps)
-}
-
-// expected returns the number of callers whose numbers can still become gaps.
-func (x *fixture) expected() int {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.pending
-}
-
-func (x *fixture) addPending(n int) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.pending += n
-}
-
-// withLedger adds a ledger that replies after some time.
-func withLedger(delay time.Duration) func(*fixture, *Config) {
-	return func(x *fixture, c *Config) {
-		c.Reserve = func(_ context.Context, _, label string, above, n int64) (int64, error) {
-			time.Sleep(delay)
-			x.mu.Lock()
-			defer x.mu.Unlock()
-			x.asked.Add(1)
-			after := max(above, x.reserved[label])
-			x.reserved[label] = after + n
-			return after, nil
-		}
+// setCalendar makes a span last one period.
+func (c *Config) setCalendar(unit calendar.Unit) {
+	c.Calendar = calendar.Calendar{Location: time.UTC, Unit: unit}
+	c.Seconds = unit == calendar.Second
+	c.SpanAt = func(at time.Time) (calendar.Span, error) {
+		p := *c.Calendar.At(at)
+		return calendar.Span{Period: p, From: p.Start, To: p.End, Date: p.Label}, nil
 	}
 }
 
-// next requests a number with the same four steps as a Generator.
-func (x *fixture) next(ctx context.Context) (n Numbers, call *Call, err error) {
+// set applies a setting.
+func (x *fixture) set(c *Config, setting string) {
+	name, value, _ := strings.Cut(setting, " ")
+	number, _ := strconv.ParseInt(value, 10, 64)
+	duration, _ := time.ParseDuration(value)
+	day := c.SpanAt
+	switch name {
+	case "base":
+		c.Base = number
+	case "elsewhere":
+		x.elsewhere = true
+	case "floor":
+		if x.floor == nil {
+			x.floor = func(context.Context) (int64, error) { return number, nil }
+		}
+		c.Floor = func(ctx context.Context, typ string, start time.Time) (int64, error) {
+			require.Equal(x.t, "IS 2000-01-01 00:00 UTC", typ+start.Format(" 2006-01-02 15:04 MST"))
+			x.count("asked", 1)
+			if _, err := x.next("floor"); err != nil {
+				return 0, err
+			}
+			return x.floor(ctx)
+		}
+	case "hours": // the numbers of a day print the hour
+		c.SpanAt = func(at time.Time) (calendar.Span, error) {
+			span, err := day(at)
+			hour := at.Truncate(time.Hour)
+			span.From, span.To, span.Date = hour.Unix(), hour.Unix()+3600, hour.Format("15")
+			return span, err
+		}
+	case "ledger": // replies after some time
+		c.Reserve = func(_ context.Context, _, label string, above, n int64) (int64, error) {
+			x.count("asked", 1)
+			time.Sleep(duration)
+			if _, err := x.next("ledger"); err != nil {
+				return 0, err
+			}
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			after := max(above, x.ledger[label])
+			x.ledger[label] = after + n
+			return after, nil
+		}
+	case "over":
+		c.Until = time.Now().Unix()
+	case "replica": // the Redis in memory has no WAIT
+		c.Replicas = Replicas{N: 1, Timeout: time.Second}
+	case "seconds":
+		c.setCalendar(calendar.Second)
+	case "shared":
+		c.Shared = true
+	case "skewed":
+		c.MaxSkew = -1
+	case "unprintable":
+		c.SpanAt = func(at time.Time) (calendar.Span, error) {
+			span, _ := day(at)
+			return span, errors.New("unprintable")
+		}
+	default:
+		require.Empty(x.t, setting)
+	}
+}
+
+// process returns the fixture of another process with the same settings.
+func (x *fixture) process() *fixture {
+	return &fixture{Series: New(*x.Config), t: x.t, redis: x.redis, request: x.request, elsewhere: true,
+		counts: map[string]int{}, issued: map[string]bool{}}
+}
+
+func (x *fixture) count(event string, n int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.counts[event] += n
+}
+
+// next takes the next outcome of a plan. It may begin with the time until then, or with the difference of the server's
+// clock during the attempt, which has a sign. After "ran", the attempt has had its effect before it fails.
+func (x *fixture) next(plan string) (runs bool, err error) {
+	x.mu.Lock()
+	outcome, rest, more := strings.Cut(x.plans[plan], ", ")
+	if more {
+		x.plans[plan] = rest
+	}
+	x.mu.Unlock()
+	word, text, _ := strings.Cut(outcome, " ")
+	if d, err := time.ParseDuration(word); err == nil {
+		if outcome = text; strings.ContainsAny(word[:1], "+-") {
+			x.redis.SetTime(time.Now().Add(d))
+			x.moved = true
+		} else {
+			time.Sleep(d)
+		}
+	}
+	failure, runs := strings.CutPrefix(outcome, "ran ")
+	switch failure {
+	case "", "success":
+		return true, nil
+	case "taken":
+		return false, ErrTaken
+	case "silence":
+		return false, ErrNoAnswer
+	case "timeout":
+		return runs, os.ErrDeadlineExceeded
+	case "EOF":
+		return runs, io.EOF
+	}
+	return runs, redisError(failure)
+}
+
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
+// issue requests a number with the same four steps as a Generator.
+func (x *fixture) issue(ctx context.Context) (n Numbers, call *Call, err error) {
 	call, err = x.NewCall(ctx, cmp.Or(x.typ, "IS"), x.request, 1)
 	if err != nil {
 		return n, call, err
@@ -129,15 +230,23 @@ func (x *fixture) next(ctx context.Context) (n Numbers, call *Call, err error) {
 	}
 }
 
+// call returns a call for n numbers.
+func (x *fixture) call(n int) *Call {
+	c, err := x.NewCall(context.Background(), "IS", x.request, n)
+	require.NoError(x.t, err)
+	return c
+}
+
+// Try implements [Locks].
 func (x *fixture) Try(
-	ctx context.Context, deadline time.Time, tag, key string, behind *wire.Item, _ *wire.Note,
+	ctx context.Context, _ time.Time, tag, key string, behind *wire.Item, _ *wire.Note,
 ) (l Lock, sent bool, err error) {
-	x.attempts++
+	x.count("attempts", 1)
 	if behind != nil {
-		x.looks++
+		x.count("checks", 1)
 	}
-	if x.try != nil {
-		err = x.try(x.attempts)
+	if _, err = x.next("lock"); err == redisError("other") { // another process opens the period in the meantime
+		_, _, err = x.process().issue(ctx)
 	}
 	if sent = behind != nil && !x.elsewhere; sent {
 		x.Wire().Start(ctx, x.Wire().Node(ctx, tag), behind)
@@ -160,42 +269,222 @@ func (x *fixture) Content() string {
 	return "token"
 }
 
-func (x *fixture) Release(context.Context) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.released++
-}
+func (x *fixture) Release(context.Context) { x.count("released", 1) }
 
-// The following methods make the fixture a [redis.Hook].
-
-func (x *fixture) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (x *fixture) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		return x.around([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
+// around sends commands. Scripts run as planned.
+func (x *fixture) around(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+	if !strings.HasPrefix(cmds[0].Name(), "eval") {
+		return next(ctx, cmds)
 	}
-}
-
-func (x *fixture) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return x.around(cmds, func() error { return next(ctx, cmds) })
-	}
-}
-
-func (x *fixture) around(cmds []redis.Cmder, send func() error) error {
-	args := cmds[0].Args()
+	args, plan := cmds[0].Args(), "run"
 	options, _ := args[len(args)-1].(string)
-	if strings.Contains(options, `"grant"`) {
-		x.granted = options
+	x.mu.Lock()
+	delay := x.delay
+	if x.counts["runs"]++; strings.Contains(options, `"grant"`) {
+		x.granted, plan, delay = options, "grant", 0
+		x.counts["grants"]++
 	}
-	if x.hook == nil || !strings.HasPrefix(cmds[0].Name(), "eval") {
-		return send()
+	x.mu.Unlock()
+	time.Sleep(delay)
+	runs, err := x.next(plan)
+	x.mu.Lock()
+	if x.ahead != 0 {
+		x.redis.SetTime(time.Now().Add(x.ahead))
 	}
-	err := x.hook(strings.Contains(options, `"grant"`), send)
+	x.mu.Unlock()
+	if runs {
+		err = cmp.Or(next(ctx, cmds), err)
+	}
+	if x.moved {
+		x.redis.SetTime(time.Time{})
+		x.moved = false
+	}
 	for _, cmd := range cmds {
 		if err != nil {
 			cmd.SetErr(err)
 		}
 	}
 	return err
+}
+
+// play runs steps, such as "next → 1 opened; sleep 2s; meanwhile next 1s → context deadline exceeded after 1s". What a
+// step returns must end with a match of the pattern behind the arrow.
+func (x *fixture) play(steps string) {
+	for step := range strings.SplitSeq(steps, "; ") {
+		action, want, checked := strings.Cut(step, " →")
+		check := func(action string) {
+			switch got := x.do(action); {
+			case action == "granted":
+				require.Contains(x.t, got, want[1:], step)
+			case checked && want == "":
+				require.Empty(x.t, got, step)
+			case checked:
+				require.Regexp(x.t, `(^|\W)`+strings.TrimPrefix(want, " ")+"$", got, step)
+			}
+		}
+		if action, background := strings.CutPrefix(action, "meanwhile "); background {
+			x.all.Go(func() { check(action) })
+		} else {
+			check(action)
+		}
+		synctest.Wait()
+	}
+}
+
+// do runs a step.
+func (x *fixture) do(action string) string {
+	word, rest, _ := strings.Cut(action, " ")
+	number, _ := strconv.ParseInt(rest, 10, 64)
+	duration, _ := time.ParseDuration(rest)
+	counter := x.Key("IS", today)
+	switch word {
+	case "at": // sleeps until a time of day
+		at, err := time.Parse(time.TimeOnly, rest)
+		require.NoError(x.t, err)
+		time.Sleep(at.Sub(at.Truncate(24*time.Hour)) - time.Since(time.Now().Truncate(24*time.Hour)))
+	case "sleep":
+		time.Sleep(duration)
+	case "freeze": // stops the clock of the server
+		x.redis.SetTime(time.Now().Add(duration))
+	case "clock", "delay", "grant", "lock", "run", "floor", "ledger": // see fixture
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		switch word {
+		case "clock":
+			x.ahead = duration
+		case "delay":
+			x.delay = duration
+		default:
+			x.plans[word] = rest
+		}
+	case "request":
+		x.request = rest
+	case "type":
+		x.typ = rest
+	case "hang": // The floor answers when its context ends, if need be with an error of its own.
+		x.floor = func(ctx context.Context) (int64, error) {
+			<-ctx.Done()
+			if rest != "" {
+				return 0, redisError(rest)
+			}
+			return 0, ctx.Err()
+		}
+	case "unset": // the process has no floor any more
+		x.Config.Floor = nil
+	case "deny": // as an ACL does
+		x.redis.Deny(rest)
+	case "delete":
+		x.redis.Del(counter)
+	case "counter": // sets today's counter
+		require.NoError(x.t, x.redis.Set(counter, rest))
+	case "get": // the content of a key
+		content, _ := x.redis.Get(rest)
+		return content
+	case "next":
+		return x.result(duration)
+	case "issue": // several numbers
+		for range number {
+			x.result(0)
+		}
+	case "other": // another process
+		return x.process().do(rest)
+	case "take": // several numbers of a period that is open
+		return fmt.Sprint(x.call(int(number)).Take(context.Background()).Err)
+	case "prepare":
+		require.NoError(x.t, x.call(0).Prepare(context.Background(), x).Err)
+	case "raise": // returns the counter
+		call, began := x.call(0), time.Now()
+		if err := call.Raise(context.Background(), ForRaise, number, true); err != nil {
+			return fmt.Sprint(err, after(began))
+		}
+		return x.do("get "+counter) + map[bool]string{true: " lost"}[call.Events.Lost != nil]
+	case "read": // the last sequences of today and of other days
+		reading, err := x.call(0).History(context.Background(), strings.Fields(rest)...)
+		require.NoError(x.t, err)
+		return fmt.Sprint(reading.Last)
+	case "granted": // the options of the last grant
+		return x.granted
+	case "gaps":
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return strings.Join(x.gaps, ", ")
+	default: // number of events
+		events := []string{"asked", "attempts", "checks", "grants", "offsets", "pending", "released", "runs"}
+		require.Contains(x.t, events, word)
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return fmt.Sprint(x.counts[word])
+	}
+	return ""
+}
+
+// result requests a number, and returns a description of the result. limit is the time until its context ends, 0 for
+// none.
+func (x *fixture) result(limit time.Duration) string {
+	ctx, cancel := x.t.Context(), func() {}
+	if limit > 0 {
+		ctx, cancel = context.WithTimeout(ctx, limit)
+	}
+	defer cancel()
+	began := time.Now()
+	n, call, err := x.issue(ctx)
+	if err != nil {
+		return err.Error() + after(began)
+	}
+	if call.Events.Offset != call.Events.Before {
+		x.count("offsets", 1)
+	}
+	result := fmt.Sprint(n.Last)
+	number := fmt.Sprint(call.typ, n.Span.Label, n.Last)
+	require.True(x.t, n.Repeated || x.isNew(number), number)
+	if n.Span.Date != today {
+		result += " of " + n.Span.Date
+	}
+	if n.Repeated {
+		result += " repeated"
+	}
+	if call.Events.Lost == n.Span {
+		result += " lost"
+	}
+	if call.Events.Opened == n.Span {
+		require.Equal(x.t, time.Since(began), call.Events.Wait)
+		result += " opened"
+	}
+	return result + after(began)
+}
+
+// isNew reports whether a number is not among the results.
+func (x *fixture) isNew(number string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	issued := x.issued[number]
+	x.issued[number] = true
+	return !issued
+}
+
+// after describes the time since began. It is rounded if it has a random part.
+func after(began time.Time) string {
+	d := time.Since(began)
+	switch rounded := d.Round(time.Second / 2); {
+	case d == 0:
+		return ""
+	case d%time.Millisecond == 0:
+		return fmt.Sprint(" after ", d)
+	case rounded == 0:
+		return " soon"
+	default:
+		return fmt.Sprint(" after about ", rounded)
+	}
+}
+
+// A scenario has the settings of a process and steps; see [fixture.play].
+type scenario struct{ settings, steps string }
+
+func playAll(t *testing.T, scenarios map[string]scenario) {
+	t.Helper()
+	for name, s := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, s.settings, func(_ *testing.T, x *fixture) { x.play(s.steps) })
+		})
+	}
 }

@@ -32,6 +32,8 @@ func TestDigest(t *testing.T) {
 	r, err = digest([]any{int64(1), int64(-1)}, 0)
 	require.NoError(t, err)
 	require.Equal(t, Reply{Status: Issued, Counters: []int64{1, -1}}, r)
+	refusal := Refusal{Reply: Reply{Detail: "2021 1 2 years 0.6 #aa"}}
+	require.Equal(t, "years", refusal.EnteredPeriod().Calendar)
 	for _, value := range []any{nil, "", "OK", "{}", "5", `{"status":""}`, `{"status":5}`, `{"status":"part","last":"x"}`,
 		[]any{}, []any{int64(1)}, []any{int64(1), "2"}, 1.5, true} {
 		_, err := digest(value, 1)

@@ -17,14 +17,12 @@ import (
 )
 
 func TestForeign(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	cause := &net.OpError{Op: "dial", Err: ctx.Err()}
+	cause := &net.OpError{Op: "dial", Err: context.Canceled}
 	err := fmt.Errorf("wrapped: %w", wire.Foreign(cause))
 	require.NotErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, err, cause)
-	var network *net.OpError
-	require.ErrorAs(t, err, &network)
+	require.NotErrorIs(t, err, io.EOF)
+	require.ErrorAs(t, err, new(*net.OpError))
 	require.ErrorContains(t, err, "context canceled")
 	require.Equal(t, io.EOF, wire.Foreign(io.EOF))
 }
@@ -47,21 +45,26 @@ type untilThen struct {
 
 func (c untilThen) Deadline() (time.Time, bool) { return c.then, true }
 
-func TestGaveUp(t *testing.T) {
-	err := wire.GaveUp(context.Canceled, nil)
-	require.EqualError(t, err, "serial: gave up waiting for Redis, which may have run the command: context canceled")
-	before := context.DeadlineExceeded
-	err = wire.GaveUp(context.Canceled, &before)
-	require.ErrorIs(t, err, context.Canceled)
-	require.NotErrorIs(t, err, context.DeadlineExceeded, "that is not the caller's")
-	require.ErrorContains(t, err, "; before that: context deadline exceeded")
-	require.Equal(t, err, wire.After(err, &before), "one is enough")
-}
+// An attempt fails before a caller gives up or the last attempt fails. The error must contain the earlier failure if
+// that is more informative, but only once.
+func TestEarlierFailures(t *testing.T) {
+	readOnly, timeout := errors.New("READONLY You can't write against a read only replica."), error(os.ErrDeadlineExceeded)
+	err := wire.GaveUp(context.Canceled, &timeout)
+	require.EqualError(t, err, "serial: gave up waiting for Redis, which may have run the command: context canceled; "+
+		"before that: "+timeout.Error())
+	require.Equal(t, err, wire.After(err, &readOnly), "one is enough")
+	deadline := context.DeadlineExceeded
+	require.NotErrorIs(t, wire.GaveUp(context.Canceled, &deadline), deadline, "that is not the caller's")
+	for _, last := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded, wire.ErrNoAnswer} {
+		require.ErrorContains(t, wire.FailedAfter("Redis", last, &readOnly), "; before that: READONLY ", "%v", last)
+		require.NotContains(t, wire.FailedAfter("Redis", last, &timeout).Error(), "before")
+		require.NotContains(t, wire.FailedAfter("Redis", last, nil).Error(), "before")
+	}
+	require.NotContains(t, wire.FailedAfter("Redis", readOnly, &readOnly).Error(), "before")
 
-func TestFailed(t *testing.T) {
 	require.Equal(t, wire.ErrUnsent, wire.Failed("Redis", wire.ErrUnsent))
 	require.False(t, wire.IsOutage(wire.ErrUnsent), "it says nothing about the server")
-	err := wire.Failed("the lock servers", io.EOF)
+	err = wire.Failed("the lock servers", io.EOF)
 	require.EqualError(t, err, "serial: the lock servers failed: EOF")
 	require.True(t, wire.IsOutage(fmt.Errorf("wrapped: %w", err)))
 	require.ErrorIs(t, err, io.EOF)
@@ -78,24 +81,22 @@ func TestLate(t *testing.T) {
 }
 
 func TestUnsentAndTransient(t *testing.T) {
-	refused := &net.OpError{Op: "dial", Err: io.EOF}
-	reset := &net.OpError{Op: "read", Err: io.EOF}
 	for _, c := range []struct {
 		err               error
 		unsent, transient bool
 	}{
 		{refusal("NOSCRIPT No matching script."), true, false},
 		{refusal("MOVED 1 127.0.0.1:1"), true, false},
-		{refusal(tryAgain), true, true},
-		{refusal(loading), true, true},
+		{refusal("TRYAGAIN Multiple keys request during rehashing of slot"), true, true},
+		{refusal("LOADING Redis is loading the dataset in memory"), true, true},
 		{refusal("BUSY Redis is busy running a script."), true, false},
 		{refusal("NOPERM"), true, false},
 		{refusal("ERR Error running script: -READONLY You can't write against a read only replica."), true, true},
 		{refusal("WRONGTYPE Operation against a key"), false, false},
 		{refusal("OOM command not allowed"), true, false},
 		{redis.ErrPoolTimeout, true, true},
-		{refused, true, true},
-		{reset, false, true},
+		{&net.OpError{Op: "dial", Err: io.EOF}, true, true},
+		{&net.OpError{Op: "read", Err: io.EOF}, false, true},
 		{io.EOF, false, true},
 		{wire.ErrUnsent, true, true},
 		{context.DeadlineExceeded, false, true},
@@ -105,7 +106,7 @@ func TestUnsentAndTransient(t *testing.T) {
 	}
 	require.True(t, wire.Silent(io.EOF))
 	require.False(t, wire.Silent(refusal("ERR it failed")))
-	before := error(refusal(tryAgain))
+	before := error(refusal("TRYAGAIN Multiple keys request during rehashing of slot"))
 	for _, err := range []error{wire.FailedAfter("Redis", os.ErrDeadlineExceeded, &before), wire.GaveUp(io.EOF, &before)} {
 		require.True(t, wire.Silent(err), "%v: the last attempt may have run", err)
 		require.ErrorIs(t, err, before)
@@ -117,15 +118,3 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {}
-
-// A server rejects an attempt, and the next attempt fails because time has run out. The error must contain the earlier
-// reply, because it is more informative.
-func TestFailedAfter(t *testing.T) {
-	refusal, slow := errors.New("READONLY You can't write against a read only replica."), error(os.ErrDeadlineExceeded)
-	for _, err := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded, wire.ErrNoAnswer} {
-		require.ErrorContains(t, wire.FailedAfter("Redis", err, &refusal), "; before that: READONLY ", "%v", err)
-		require.NotContains(t, wire.FailedAfter("Redis", err, &slow).Error(), "before")
-		require.NotContains(t, wire.FailedAfter("Redis", err, nil).Error(), "before")
-	}
-	require.NotContains(t, wire.FailedAfter("Redis", refusal, &refusal).Error(), "before")
-}

@@ -2,12 +2,14 @@ package wire
 
 // This file contains methods for tests.
 const (
-	ManyWaiting      = manyWaiting
-	MaxInFlight      = maxInFlight
-	StallInterval    = stallInterval
-	MaxTogether      = maxTogether
-	TogetherInMemory = maxTogetherInMemory
+	ManyWaiting   = manyWaiting
+	MaxInFlight   = maxInFlight
+	StallInterval = stallInterval
+	MaxTogether   = maxTogether
 )
+
+// UnlistedOptions is unlistedOptions.
+var UnlistedOptions = unlistedOptions
 
 // Idle reports whether no item is waiting or in flight, no goroutine is running, and no data is kept for an item.
 func (n *Node) Idle() bool {

@@ -2,13 +2,10 @@ package wire_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"math"
 	"net"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,714 +15,211 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// Callers arrive while a pipeline is in flight. They must share the next pipeline, in their order of arrival.
-func TestCallersMerge(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.warm(t)
-		answer, release := x.hold()
-		x.queue(t, "first")
-		var all sync.WaitGroup
-		items := make([]*wire.Item, 10)
-		for i := range items {
-			all.Go(func() {
-				item, place, err := x.Do(t.Context(), x.node, newCall("k", "merge").Item)
-				require.NoError(t, err)
-				require.Equal(t, i, place)
-				items[i] = item
-			})
-			synctest.Wait()
-		}
-		require.Equal(t, []string{"evalsha:first"}, x.arrived())
-		all.Go(func() {
-			item, place, err := x.Join(t.Context(), x.node, wire.Merge{Name: "merge"}, time.Now().Add(timeLimit))
-			require.NoError(t, err)
-			require.Equal(t, 10, place)
-			require.EqualValues(t, 11, item.Result.Value)
-		})
-		item, _, err := x.Join(t.Context(), x.node, wire.Merge{Name: "other"}, time.Now().Add(timeLimit))
-		require.NoError(t, err)
-		require.Nil(t, item)
-		synctest.Wait()
-		answer()
-		require.Equal(t, []string{"evalsha:k"}, x.arrived())
-		second := newCall("k", "merge")
-		all.Go(func() {
-			item, place, err := x.Do(t.Context(), x.node, second.Item)
-			require.NoError(t, err)
-			require.Same(t, second.Item, item, "the first item is in flight")
-			require.Zero(t, place)
-		})
-		synctest.Wait()
-		release()
-		all.Wait()
-		require.Equal(t, 11, items[0].N)
-		require.EqualValues(t, 12, second.Result.Value)
-		for _, item := range items {
-			require.Same(t, items[0], item)
-		}
+// Callers and items wait while pipelines are in flight or have stalled. Callers must share items, items must share
+// pipelines in the order of their arrival, and a pipeline must begin exactly when a slot is free.
+func TestQueue(t *testing.T) {
+	playAll(t, map[string]string{
+		"callers share the next pipeline": "occupy; go call k merge → 1; go call k' merge → 2; go join k → 3; " +
+			"join other → nothing; answer → k; go call k'' merge → 4; answer → k",
+		"a pipeline has room for four items": "occupy; queue 0 1 2 3 4 5 6 7 8 9 →; answer → 0 1 2 3; answer → 4 5 6 7; " +
+			"answer → 8 9",
+		"a caller sends its item itself only if there is a slot": "trip 1ms; delay 1ms; queue a b; sleep 1ms; delay 0s; " +
+			"sleep 1ms → a / b; most 2; hold; go alone alone → 1, after 1ms; sent → alone; go alone k → 1, after 1ms; " +
+			"sleep 1ms →; answer → k; queue waits →; most 8; go alone last → 1; sent → waits last",
+		"the first round trip is long, so more slots are free": "occupy; queue 1 2 3 4 5 6 7 8 9 a b c; " +
+			"sleep 4ms →; answer → 1 2 3 4; sleep 2ms → (5 6 7 8 / 9 a b c|9 a b c / 5 6 7 8)",
+		"pipelines get their replies in time": "trip 100us; occupy; queue 1 2 3 4 5 6 7 8 9 a b c; sleep 3ms →; " +
+			"answer → 1 2 3 4; sleep 4ms →; answer → 5 6 7 8; sleep 4ms →; answer → 9 a b c",
+		"the oldest pipeline has stalled and loses its slot": "trip 300us; occupy; sleep 5ms; queue second third → second; " +
+			"sleep 4ms → third; queue fourth →; answer →; answer → fourth",
+
+		"a pipeline waits for a connection until the first deadline": "occupy; start a 10s; start b 11s; start c 11001ms; " +
+			"start d 9s; answer → a b d; answer → c",
+		"a started item is not shared": "occupy; start k merge; go call k' merge → 2; answer → k k",
+		"a deadline passes": "trip 100ms; hold; queue 1 2 3 4 5 6 7; go alone k 1s → no answer in time.*, after 1s.*; " +
+			"sleep 1100ms; item k → serial: Redis failed: no answer in time.*; sent → 1 / 2 / 3 / 4 / 5 / 6 / 7; release →",
+		"a deadline passes, and no timer has fired": "occupy; start k 1ms; queue behind; sleep 1ms; release → behind; " +
+			"item k → serial: Redis failed: no answer in time.*",
+		"a caller joins that has less time": "trip 100ms; hold; queue 1 2 3 4 5 6 7; " +
+			"go alone k merge → 1, after 2s: leave, done, left 1; " +
+			"go alone k' merge 1s → no answer in time.*, after 1s; sleep 2s; release",
+		"callers wait for the deadline of the first": "occupy; " +
+			"go alone k merge 1ms → no answer in time.*, after 1ms: leave; " +
+			"go alone k' merge 2ms → no answer in time.*, after 1ms; go alone k'' merge 1h → 1, after 2ms; sleep 2ms; release",
+		"the first caller is canceled": "occupy; go call k merge 1ms → context canceled: leave; " +
+			"go alone k' merge 2ms → no answer in time.*, after 1ms; cancel; sleep 2ms; release",
+		"callers leave": "trip 100ms; hold; queue 1 2 3 4 5 6 7; go call left merge → context canceled: leave.*; " +
+			"go call left' merge → context canceled; go call stays merge → context canceled: leave; " +
+			"go alone stays' merge → 2, after 50ms; sent → 1 / 2 / 3 / 4 / 5 / 6 / 7; cancel; sleep 50ms; " +
+			"item left → no answer in time.*: leave, leave, done, left [01], left [01]; release → stays; " +
+			"item stays → 2: leave, done, left 0",
+		// The caller of a repeated item is still waiting. Callers must join the item that was queued later.
+		"an item is repeated": "trip 1ms; most 2; reply LOADING Redis; hold; go call k merge 2s → 1, after 10ms; sent → k; " +
+			"queue between →; answer → between; go call k' merge → 2, after 10ms; sleep 10ms →; answer → k; " +
+			"go call k'' merge → 3; answer → k",
 	})
 }
 
-// Many callers share items or have their own. Every caller must get a different number, and no number must be left
-// over.
-func TestExactParts(t *testing.T) {
-	const callers, each, counters = 300, 20, 3
-	x := newFixture(t)
-	var mu sync.Mutex
-	var got [counters][]int
-	var all sync.WaitGroup
-	for i := range callers {
-		all.Go(func() {
-			ctx := t.Context()
-			if i%2 == 0 {
-				ctx = context.Background()
-			}
-			for j := range each {
-				k := (i + j) % counters
-				n, err := x.next(ctx, fmt.Sprint("k", k))
-				if err != nil {
-					t.Error(err)
-				}
-				mu.Lock()
-				got[k] = append(got[k], n)
-				mu.Unlock()
-			}
-		})
-	}
-	all.Wait()
-	total := 0
-	for k := range counters {
-		slices.Sort(got[k])
-		for i, n := range got[k] {
-			require.Equal(t, i+1, n)
-		}
-		total += len(got[k])
-	}
-	require.Equal(t, callers*each, total)
-}
-
-// requireShared requires that ten goroutines on one thread share one pipeline in each of a hundred rounds. On a busy
-// machine, the scheduler can interrupt a goroutine, so requireShared makes several attempts and takes the best one.
-func requireShared(t *testing.T, call func(x *fixture, caller, round int)) {
+// Ten goroutines on one thread call again as soon as they have their results, and some of them take a little longer.
+// They must share a pipeline, and each must get a different number. On a busy machine, the scheduler can interrupt a
+// goroutine, so the best of several attempts counts.
+func TestAnsweredCallersShare(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	const rounds = 100
+	const callers, rounds = 10, 100
 	least := math.MaxInt
 	for tries := 0; tries < 20 && least >= rounds*3/2; tries++ {
 		x := newFixture(t)
-		x.script(increment)
+		numbers := make([]int, callers*rounds)
 		var all sync.WaitGroup
-		for i := range 10 {
+		for i := range callers {
 			all.Go(func() {
-				for round := range rounds {
-					call(x, i, round)
+				for range rounds {
+					for range i % 3 {
+						runtime.Gosched()
+					}
+					n, err := x.take(t.Context(), "k")
+					require.NoError(t, err)
+					numbers[n-1] = n
 				}
 			})
 		}
 		all.Wait()
+		require.NotContains(t, numbers, 0)
 		least = min(least, len(x.arrived()))
 	}
 	require.Less(t, least, rounds*3/2)
 }
 
-// Callers call again as soon as they have their results, and some of them take a little longer. They must share the
-// next pipeline.
-func TestAnsweredCallersShare(t *testing.T) {
-	requireShared(t, func(x *fixture, caller, _ int) {
-		for range caller % 3 {
-			runtime.Gosched()
-		}
-		_, err := x.next(t.Context(), "k")
-		require.NoError(t, err)
-	})
-}
-
-// Items with different keys must share a pipeline up to its capacity, in the order in which they began. The capacity of
-// a real connection must be larger than that of a connection in memory, about which nothing is known.
-func TestItemsTravelTogether(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.warm(t)
-		answer, release := x.hold()
-		x.queue(t, "first")
-		x.queue(t, keys(10)...)
-		require.Equal(t, 4, wire.TogetherInMemory)
-		x.arrived()
-		for _, want := range []string{
-			"evalsha:k0 evalsha:k1 evalsha:k2 evalsha:k3", "evalsha:k4 evalsha:k5 evalsha:k6 evalsha:k7",
-			"evalsha:k8 evalsha:k9",
-		} {
-			answer()
-			require.Equal(t, []string{want}, x.arrived())
-		}
-		release()
-	})
-	for _, client := range []*redis.Client{
-		redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}),
-		redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}}),
-	} {
-		defer client.Close()
-		c := wire.New(client, wire.Replicas{}, func() any { return nil })
-		require.Equal(t, wire.MaxTogether, c.Node(t.Context(), "").Together())
-		require.Equal(t, wire.MaxInFlight, c.Node(t.Context(), "").MaxPipelines())
+// A real connection has room for more items than one in memory, about which nothing is known. If pipelines are short,
+// more of them must be in flight, but at most one for every two connections.
+func TestCapacity(t *testing.T) {
+	options := func(connections int) *redis.Options {
+		return &redis.Options{Addr: "127.0.0.1:1", PoolSize: connections}
 	}
-}
-
-// The server is distant and pipelines are short. More of them must be in flight, but at most one for every two
-// connections.
-func TestMostShortPipelines(t *testing.T) {
-	dial := func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF }
-	for connections, most := range map[int]int{1: wire.MaxInFlight, 40: 20, 1000: 4 * wire.MaxInFlight} {
-		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: dial, PoolSize: connections})
-		defer client.Close()
-		c := wire.New(client, wire.Replicas{}, func() any { return nil })
-		require.Equal(t, most, c.Node(t.Context(), "").MaxPipelines())
+	inMemory := func(connections int) *redis.Client {
+		opt := options(connections)
+		opt.Dialer = func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF }
+		return redis.NewClient(opt)
 	}
-}
-
-// A caller must send its item itself only if a slot is free and no item is waiting. Items that arrive in the meantime
-// must be sent immediately afterwards.
-func TestAlone(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.trip(t, time.Millisecond) // allows several pipelines
-		x.set(func() { x.delay = time.Millisecond })
-		x.queue(t, "a", "b") // so there are two connections
-		time.Sleep(time.Millisecond)
-		x.set(func() { x.delay = 0 })
-		synctest.Wait()
-		x.arrived()
-		answer, release := x.hold()
-		var all sync.WaitGroup
-		next := func(key string) {
-			all.Go(func() { require.NoError(t, errOf(x.next(context.Background(), key))) })
-			synctest.Wait()
-		}
-		x.node.SetMaxPipelines(2) // one place
-		next("alone")
-		next("k")
-		require.Equal(t, []string{"evalsha:alone"}, x.arrived(), "no place is free")
-		time.Sleep(time.Millisecond)
-		answer()
-		require.Equal(t, []string{"evalsha:k"}, x.arrived())
-		x.queue(t, "waits")
-		x.node.SetMaxPipelines(wire.MaxInFlight)
-		next("last")
-		require.Equal(t, []string{"evalsha:waits evalsha:last"}, x.arrived(), "it does not overtake")
-		release()
-		all.Wait()
-	})
-}
-
-// Items are waiting and a slot becomes free. A new item must not overtake them.
-func TestNobodyOvertakes(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.trip(t, time.Millisecond) // allows several pipelines
-		var all sync.WaitGroup
-		for i := range 20 {
-			all.Go(func() {
-				_, err := x.next(context.Background(), fmt.Sprintf("%02d", i))
-				require.NoError(t, err)
-			})
-			synctest.Wait()
-		}
-		all.Wait()
-		got := strings.Fields(strings.Join(x.arrived(), " "))
-		require.True(t, slices.IsSorted(got), "%v", got)
-	})
-}
-
-// The number of pipelines in flight must depend on the minimum round-trip time and on the number of waiting callers.
-func TestInFlight(t *testing.T) {
-	const µs, ms = time.Microsecond, time.Millisecond
-	for _, c := range []struct {
-		trips []time.Duration
-		limit int
+	for _, test := range []struct {
+		client         *redis.Client
+		together, most int
 	}{
-		{nil, 1}, {[]time.Duration{249 * µs}, 1}, {[]time.Duration{250 * µs}, 2}, {[]time.Duration{ms}, 5},
-		{[]time.Duration{100 * ms}, wire.MaxInFlight - 1}, {[]time.Duration{100 * ms, 600 * µs, 100 * ms}, 3},
+		{redis.NewClient(options(1000)), wire.MaxTogether, wire.MaxInFlight},
+		{redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}}),
+			wire.MaxTogether, wire.MaxInFlight},
+		{inMemory(1), 4, wire.MaxInFlight}, {inMemory(40), 4, 20}, {inMemory(1000), 4, 4 * wire.MaxInFlight},
+	} {
+		defer test.client.Close()
+		n := wire.New(test.client, wire.Replicas{}, func() any { return nil }).Node(t.Context(), "")
+		require.Equal(t, []int{test.together, test.most}, []int{n.Together(), n.MaxPipelines()})
+	}
+}
+
+// The number of pipelines in flight must depend on the minimum round-trip time of recent calls that got replies, and on
+// the number of waiting callers.
+func TestInFlight(t *testing.T) {
+	for before, limit := range map[string]int{
+		"trip 0s": 1, "trip 249us": 1, "trip 250us": 2, "trip 1ms": 5, "trip 100ms": wire.MaxInFlight - 1,
+		"trip 100ms; trip 600us; trip 100ms":                                                                    3,
+		"trip 600us" + strings.Repeat("; trip 1ms", 1000):                                                       5,
+		"trip 600us; reply 2 ERR no; alone k → ERR no: lost, done; call k → ERR no: lost, done":                 3,
+		"trip 600us; reply LOADING Redis; delay 100us; queue k; sleep 200us; delay 600us; sleep 50ms; delay 0s": 3,
 	} {
 		inBubble(t, func(t *testing.T, x *fixture) {
-			for _, d := range c.trips {
-				x.trip(t, d)
-			}
-			if c.trips == nil {
-				x.script(increment)
-			}
-			_, release := x.hold()
-			x.queue(t, keys(20)...)
-			require.Equal(t, c.limit, x.count(), "%v", c.trips)
-			x.queue(t, keys(wire.ManyWaiting-20+c.limit-1)...)
-			require.Equal(t, c.limit, x.count(), "%v", c.trips)
-			x.queue(t, "enough")
-			require.Equal(t, c.limit+1, x.count(), "enough callers wait")
-			release()
+			x.play(t, before)
+			x.arrived()
+			x.hold()
+			x.queue(keys(20)...)
+			require.Equal(t, limit, x.count(), before)
+			x.queue(keys(wire.ManyWaiting - 20 + limit - 1)...)
+			require.Equal(t, limit, x.count(), before)
+			x.queue("enough")
+			require.Equal(t, limit+1, x.count(), "enough callers wait")
 		})
 	}
 }
 
-// The minimum round-trip time must be the minimum of recent calls that got replies.
-func TestMinimumRoundTrip(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.trip(t, 600*time.Microsecond)
-		for range 1000 {
-			x.trip(t, time.Millisecond)
-		}
-		_, release := x.hold()
-		x.queue(t, keys(10)...)
-		require.Equal(t, 5, x.count())
-		release()
-	})
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.trip(t, 600*time.Microsecond)
-		x.set(func() { x.on = func([]string) any { return errors.New("ERR refused") } })
-		for _, ctx := range []context.Context{context.Background(), t.Context()} {
-			_, err := x.next(ctx, "k")
-			require.Error(t, err)
-		}
-		x.set(func() { x.on = nil })
-		x.arrived()
-		_, release := x.hold()
-		x.queue(t, keys(10)...)
-		require.Equal(t, 3, x.count(), "a refusal is no round trip")
-		release()
-	})
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.trip(t, 600*time.Microsecond)
-		refusals := 1
-		x.set(func() {
-			x.on = func([]string) any {
-				x.delay = 600 * time.Microsecond
-				if refusals--; refusals < 0 {
-					return nil
-				}
-				x.delay = 100 * time.Microsecond
-				return errors.New(loading)
-			}
-		})
-		require.NoError(t, errOf(x.next(t.Context(), "k")))
-		x.set(func() { x.on, x.delay = nil, 0 })
-		x.arrived()
-		_, release := x.hold()
-		x.queue(t, keys(10)...)
-		require.Equal(t, 3, x.count(), "neither is one that is repeated")
-		release()
-	})
-}
-
-// Pipelines stall. Waiting items must be delayed for only a few milliseconds. At most one pipeline must be added per
-// interval, and stalled pipelines that return later must not be counted twice.
+// A server hangs. Waiting items must be delayed for only a few milliseconds, but at most one pipeline must be added per
+// interval, and stalled pipelines that return later must not be counted twice. If the server hangs for long, pipelines
+// must not occupy all connections, so that some are left when it replies again. If there are only a few connections,
+// items must wait in the queue instead of for a connection.
 func TestStalled(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.trip(t, 200*time.Microsecond)
-		answer, release := x.hold()
-		start := time.Now()
-		// The first pipeline counts as stalled after 5 ms and 10 round trips. When the next item arrives, it gets the
-		// slot.
-		want := []time.Duration{0, 17 * time.Millisecond}
-		for len(want) < 21 {
-			want = append(want, want[len(want)-1]+wire.StallInterval)
-		}
-		for time.Since(start) < time.Second {
-			x.queue(t, "k") // three wait for each pipeline, which has room for four
-			time.Sleep(17 * time.Millisecond)
-		}
-		var began []time.Duration
-		for _, at := range x.times {
-			began = append(began, at.Sub(start))
-		}
-		require.Equal(t, want, began)
-		for range len(began) - 1 {
-			answer()
-			require.Equal(t, len(began), x.count(), "only the last one holds a place")
-		}
-		answer()
-		require.Greater(t, x.count(), len(began))
-		release()
+	// The first pipeline counts as stalled after 5 ms and 10 round trips. When the next item arrives, it gets the slot.
+	// Three items wait for each pipeline, which has room for four.
+	playAll(t, map[string]string{
+		"one second": "trip 200us; hold; queue k → k; sleep 8ms →; queue k → k; sleep 9ms; " +
+			strings.Repeat("queue k; sleep 17ms; ", 57) + "count → 19; " + strings.Repeat("answer; count → 19; ", 20) +
+			"answer; count → 2.",
 	})
+	playAll(t, map[string]string{
+		"three seconds": "hold; " + strings.Repeat("queue k; sleep 100ms; ", 30) + "count → 1[1-6]",
+	}, connections(20))
+	playAll(t, map[string]string{
+		"few connections": "hold; queue 0 1 2 3 4 5 6 7 8 9 a b c d e f; sleep 5s; sent → 0 / 1 2 3 4 / 5 6 7 8 / 9 a b c; " +
+			"release → d e f",
+	}, connections(4))
 }
 
-// A server hangs for a long time. Pipelines must not occupy all connections, so that some are left when the server
-// replies again.
-func TestStalledForLong(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.warm(t)
-		_, release := x.hold()
-		for range 30 { // for three seconds
-			x.queue(t, "k")
-			time.Sleep(100 * time.Millisecond)
-		}
-		require.Greater(t, x.count(), 10)
-		require.Less(t, x.count(), 17)
-		release()
-	}, func(opt *redis.Options, _ *wire.Replicas) { opt.PoolSize = 20 })
-}
-
-// A server hangs. Items must wait in the queue instead of waiting for a connection, however long it takes.
-func TestAllConnectionsStall(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.warm(t)
-		_, release := x.hold()
-		x.queue(t, "first")
-		x.queue(t, keys(40)...)
-		time.Sleep(5 * time.Second)
-		require.Equal(t, 4, x.count())
-		require.EqualValues(t, 40-3*wire.TogetherInMemory, x.node.Waiting.Load())
-		release()
-	}, func(opt *redis.Options, _ *wire.Replicas) { opt.PoolSize = 4 })
-}
-
-// Pipelines stall. The oldest one must lose its slot, and the other pipelines must keep theirs.
-func TestOldestStalls(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.trip(t, 300*time.Microsecond)
-		answer, release := x.hold()
-		x.queue(t, "first")
-		time.Sleep(5 * time.Millisecond)
-		x.queue(t, "second", "third")
-		require.Equal(t, 2, x.count())
-		time.Sleep(4 * time.Millisecond)
-		synctest.Wait()
-		require.Equal(t, 3, x.count(), "the first has stalled")
-		x.queue(t, "fourth")
-		answer()
-		require.Equal(t, 3, x.count())
-		answer()
-		require.Equal(t, 4, x.count())
-		release()
-	})
-}
-
-// A pipeline gets its replies in time. It must keep its slot, however long other items have to wait.
-func TestLongQueue(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.trip(t, 100*time.Microsecond)
-		answer, release := x.hold()
-		x.queue(t, keys(31)...) // fewer than ManyWaiting wait
-		for i := range 7 {
-			time.Sleep(time.Millisecond)
-			synctest.Wait()
-			require.Equal(t, i+1, x.count())
-			answer()
-		}
-		release()
-	})
-}
-
-// A server hangs. Each waiting item must fail at its deadline, and must not be sent afterwards.
-func TestDeadlineInQueue(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.warm(t)
-		_, release := x.hold()
-		var waits sync.WaitGroup
-		start := time.Now()
-		var calls []*call
-		for _, key := range keys(100) {
-			c := newCall(key, "")
-			c.Deadline = start.Add(time.Second)
-			calls = append(calls, c)
-			waits.Go(func() {
-				_, err := x.do(context.Background(), c)
-				require.ErrorIs(t, err, wire.ErrNoAnswer)
-				require.LessOrEqual(t, time.Since(start), time.Second)
-			})
-		}
-		waits.Wait()
-		time.Sleep(wire.StallInterval)
-		synctest.Wait()
-		sent := 0
-		for _, p := range x.arrived() {
-			sent += len(strings.Fields(p))
-		}
-		ended := 0
-		for _, c := range calls {
-			if c.done.Load() == 1 {
-				require.Equal(t, wire.ErrUnsent, c.Result.Err)
-				require.Len(t, c.leftPlaces(), 1)
-				ended++
-			}
-		}
-		require.Equal(t, len(calls), ended+sent)
-		require.NotZero(t, ended)
-		time.Sleep(time.Minute)
-		require.Empty(t, x.arrived())
-		release()
-	})
-}
-
-// The deadline of an item has passed, but no timer has fired yet. The item must not be sent.
-func TestDeadlineOfAForgottenItem(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.warm(t)
-		_, release := x.hold()
-		x.queue(t, "first")
-		forgotten := newCall("forgotten", "")
-		forgotten.Deadline = time.Now().Add(time.Millisecond)
-		x.Start(t.Context(), x.node, forgotten.Item)
-		x.queue(t, "behind")
-		time.Sleep(time.Millisecond)
-		release()
-		require.Equal(t, []string{"evalsha:first", "evalsha:behind"}, x.arrived())
-		require.Equal(t, wire.ErrUnsent, forgotten.Result.Err)
-	})
-}
-
-// Items have different deadlines. They must share a pipeline only if the deadlines are close together, because a
-// pipeline waits for a connection until the first deadline.
-func TestDeadlinesTogether(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.warm(t)
-		answer, release := x.hold()
-		x.queue(t, "first")
-		for key, later := range []time.Duration{0, time.Second, 1001 * time.Millisecond, -time.Second} {
-			c := newCall(fmt.Sprint(key), "")
-			c.Deadline = c.Deadline.Add(later)
-			x.Start(t.Context(), x.node, c.Item)
-		}
-		x.arrived()
-		answer()
-		answer()
-		require.Equal(t, []string{"evalsha:0 evalsha:1 evalsha:3", "evalsha:2"}, x.arrived())
-		release()
-	})
-}
-
-// The caller of a repeated item leaves. Callers must still be able to join another waiting item.
-func TestRepeatedItemIsNotJoined(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.trip(t, time.Millisecond) // stalled after 15 ms
-		x.node.SetMaxPipelines(2)   // one place
-		x.fail(errors.New(loading))
-		answer, release := x.hold()
-		var all sync.WaitGroup
-		do := func(c *call) {
-			all.Go(func() { require.NoError(t, errOf(x.do(t.Context(), c))) })
-			synctest.Wait()
-		}
-		repeated, waits, joins := newCall("a", "k"), newCall("b", "k"), newCall("c", "k")
-		repeated.Deadline = time.Now().Add(2 * time.Second) // so it does not travel with the one that waits
-		do(repeated)
-		x.queue(t, "between")
-		answer() // repeated is refused, and pauses
-		do(waits)
-		time.Sleep(10 * time.Millisecond)
-		synctest.Wait()
-		x.arrived()
-		for x.count() == 0 {
-			answer()
-		}
-		require.Equal(t, []string{"evalsha:a"}, x.arrived())
-		do(joins)
-		require.Equal(t, 2, waits.N)
-		release()
-		all.Wait()
-	})
-}
-
-// The first caller of an item watches the deadline for all callers of this item, and is canceled before the rest. The
-// other callers must still fail at the deadline.
-func TestFirstCallerIsCanceled(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.warm(t)
-		answer, release := x.hold()
-		x.queue(t, "first")
-		start := time.Now()
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		for _, ctx := range []context.Context{ctx, context.Background()} {
-			all.Go(func() {
-				c := newCall("k", "k")
-				c.Deadline = start.Add(time.Millisecond)
-				require.Error(t, errOf(x.do(ctx, c)))
-			})
-			synctest.Wait()
-		}
-		cancel()
-		all.Wait()
-		require.Equal(t, time.Millisecond, time.Since(start))
-		answer()
-		release()
-	})
-}
-
-// A caller has more time than a waiting item. If it has much more time, it must get a separate item. If it has a little
-// more, it must join the item and wait as long as the first caller.
-func TestMergedDeadlines(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.warm(t)
-		answer, release := x.hold()
-		x.queue(t, "first")
-		start := time.Now()
-		var all sync.WaitGroup
-		for _, limit := range []time.Duration{time.Millisecond, 2 * time.Millisecond, time.Hour} {
-			all.Go(func() {
-				c := newCall("k", "k")
-				c.Deadline = start.Add(limit)
-				n, err := x.do(context.Background(), c)
-				if limit == time.Hour {
-					require.NoError(t, err)
-					require.Equal(t, 1, n)
-				} else {
-					require.ErrorIs(t, err, wire.ErrNoAnswer)
-					require.Equal(t, time.Millisecond, time.Since(start))
-				}
-			})
-			synctest.Wait()
-		}
-		time.Sleep(2 * time.Millisecond)
-		answer()
-		release()
-		all.Wait()
-	})
-}
-
-// Callers of a waiting item leave. The item must be sent for all of them if one caller remains, and otherwise not at
-// all.
-func TestNobodyWaitsForAnItem(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.trip(t, 100*time.Millisecond)
-		_, release := x.hold()
-		x.queue(t, keys(wire.MaxInFlight-1)...)
-		x.arrived()
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		left := newCall("left", "left")
-		stays := newCall("stays", "stays")
-		for _, c := range []*call{left, newCall("left", "left"), stays} {
-			all.Go(func() { require.ErrorIs(t, errOf(x.do(ctx, c)), context.Canceled) })
-			synctest.Wait()
-		}
-		all.Go(func() { require.NoError(t, errOf(x.next(t.Context(), "stays"))) })
-		synctest.Wait()
-		cancel()
-		time.Sleep(wire.StallInterval)
-		synctest.Wait()
-		require.Equal(t, wire.ErrUnsent, left.Result.Err)
-		require.ElementsMatch(t, []int{0, 1}, left.leftPlaces())
-		release()
-		all.Wait()
-		require.Equal(t, []string{"evalsha:stays"}, x.arrived())
-		require.Equal(t, 2, stays.N)
-		require.Equal(t, []int{0}, stays.leftPlaces())
-	})
-}
-
-// The first round trip is long, so more pipelines are allowed. Waiting items must use the additional slots immediately.
-func TestMoreInFlightForThoseWhoWait(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.script(increment)
-		x.set(func() { x.delay = 4 * time.Millisecond }) // before the first one counts as stalled
-		x.queue(t, keys(30)...)
-		require.Equal(t, 1, x.count())
-		time.Sleep(5 * time.Millisecond)
-		x.set(func() { x.delay = 20 * time.Second })
-		time.Sleep(wire.StallInterval)
-		require.GreaterOrEqual(t, x.count(), 7)
-	})
-}
-
-// A hook panics or ends its goroutine. Only one pipeline must fail, and its callers must get the panic. The queue must
-// continue.
+// A hook panics or ends its goroutine, in the goroutine of the queue or of a caller that sends its item itself. Only
+// this pipeline must fail, and its callers must get the panic. The queue must continue.
 func TestHooksThatBreak(t *testing.T) {
-	for name, harm := range map[string]func(){"panic": func() { panic("hook") }, "Goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, x *fixture) {
-				x.warm(t)
-				harmed := false
-				x.redis.AddHook(hook(func(_ context.Context, cmds []redis.Cmder, next func() error) error {
-					if len(cmds) == 4 && !harmed {
-						harmed = true
-						_ = next()
-						harm()
-					}
-					return next()
-				}))
-				_, release := x.hold()
-				x.queue(t, "first")
-				var mu sync.Mutex
-				outcomes := map[any]int{}
-				var all sync.WaitGroup
-				for _, key := range keys(10) {
-					all.Go(func() {
-						c := newCall(key, "")
-						outcome := any("panicked before it was done")
-						defer func() {
-							if p := recover(); p != nil {
-								outcome = p
-							}
-							require.EqualValues(t, 1, c.done.Load())
-							if outcome != nil {
-								require.Equal(t, []error{wire.ErrEnded}, c.lostErrors())
-							}
-							mu.Lock()
-							defer mu.Unlock()
-							outcomes[outcome]++
-						}()
-						_, err := x.do(t.Context(), c)
-						outcome = err
-					})
+	for broken, breaks := range map[any]func(){"hook": func() { panic("hook") }, wire.ErrEnded: runtime.Goexit} {
+		inBubble(t, func(t *testing.T, x *fixture) {
+			number := 4 // of items in the pipeline that fails
+			x.addHook(func(_ context.Context, cmds []redis.Cmder, next func() error) error {
+				if err := next(); len(cmds) != number {
+					return err
 				}
-				synctest.Wait()
-				release()
-				all.Wait()
-				want := map[any]int{nil: 6, "hook": 4}
-				if name == "Goexit" {
-					want = map[any]int{nil: 6, wire.ErrEnded: 4}
-				}
-				require.Equal(t, want, outcomes)
+				number = 0
+				breaks()
+				return nil
 			})
+			var mu sync.Mutex
+			outcomes := map[any]int{}
+			var all sync.WaitGroup
+			do := func(ctx context.Context, c *call) {
+				all.Go(func() {
+					outcome, events := any(wire.ErrEnded), "lost, done" // if this goroutine is ended
+					defer func() {
+						if p := recover(); p != nil {
+							outcome = p
+						}
+						if outcome == nil {
+							events = "done"
+						}
+						require.Equal(t, events, c.happened())
+						require.Equal(t, outcome != nil, c.Result.Err == wire.ErrEnded)
+						mu.Lock()
+						defer mu.Unlock()
+						outcomes[outcome]++
+					}()
+					_, err := x.do(ctx, c)
+					outcome = err
+				})
+			}
+			x.hold()
+			x.queue("first")
+			for _, key := range keys(10) {
+				do(t.Context(), newCall(key))
+			}
+			synctest.Wait()
+			x.release()
+			all.Wait()
+			require.Equal(t, map[any]int{nil: 6, broken: 4}, outcomes)
+
+			synctest.Wait()
+			number = 1
+			do(context.Background(), newCall("k"))
+			all.Wait()
+			require.Equal(t, map[any]int{nil: 6, broken: 5}, outcomes)
+			require.NoError(t, errOf(x.take(context.Background(), "k")))
+			time.Sleep(wire.StallInterval)
+			synctest.Wait()
+			require.True(t, x.node.Idle())
 		})
 	}
-}
-
-// A caller sends its item itself, and a hook panics or ends the goroutine of this caller. The slot must be released.
-func TestHookBreaksItsCaller(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.warm(t)
-		var harm func()
-		x.redis.AddHook(hook(func(_ context.Context, _ []redis.Cmder, next func() error) error {
-			if h := harm; h != nil {
-				harm = nil
-				h()
-			}
-			return next()
-		}))
-		harm = func() { panic("hook") }
-		c := newCall("k", "")
-		require.PanicsWithValue(t, "hook", func() { _, _ = x.do(context.Background(), c) })
-		require.EqualValues(t, 1, c.done.Load())
-		require.Equal(t, wire.ErrEnded, c.Result.Err)
-		require.Len(t, c.lostErrors(), 1)
-
-		harm = runtime.Goexit
-		c = newCall("k", "")
-		over := make(chan bool)
-		go func() {
-			defer close(over)
-			_, _ = x.do(context.Background(), c)
-		}()
-		<-over
-		require.EqualValues(t, 1, c.done.Load())
-		require.NoError(t, errOf(x.next(context.Background(), "k")))
-		time.Sleep(wire.StallInterval)
-		synctest.Wait()
-		require.True(t, x.node.Idle())
-	})
-}
-
-// A Node is idle after calls of every kind. It must have no goroutine and no timer.
-func TestNothingIsLeft(t *testing.T) {
-	race.Bubble(t, func(t *testing.T) {
-		x := newFixture(t)
-		x.warm(t)
-		var all sync.WaitGroup
-		for i := range 100 {
-			all.Go(func() { require.NoError(t, errOf(x.next(t.Context(), fmt.Sprint(i)))) })
-		}
-		all.Wait()
-		time.Sleep(wire.StallInterval)
-		synctest.Wait()
-		require.True(t, x.node.Idle())
-	})
 }

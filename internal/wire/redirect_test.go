@@ -3,10 +3,8 @@ package wire_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,217 +14,106 @@ import (
 	"github.com/dailyserial/serial/internal/wire"
 )
 
-// confirmed returns a call whose write must be confirmed by replicas.
-func confirmed(key string) *call {
-	c := newCall(key, "")
-	c.Confirm = true
-	return c
-}
-
-func oneReplica(_ *redis.Options, replicas *wire.Replicas) {
-	*replicas = wire.Replicas{N: 1, Timeout: time.Second}
-}
-
 // Items in a pipeline need confirmation. One WAIT at the end of the pipeline must confirm all of them. Items that need
 // no confirmation must not wait for it.
 func TestConfirm(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.warm(t)
-		for i := range 2 {
-			x.set(func() { x.replicas = i })
-			for _, ctx := range contexts(t) {
-				c := confirmed("k")
-				require.NoError(t, errOf(x.do(ctx, c)))
-				require.Equal(t, []string{"evalsha:k wait"}, x.arrived())
-				if i == 0 {
-					require.EqualError(t, c.Result.Unconfirmed, "0 of 1 replicas confirmed within 1s")
-				} else {
-					require.NoError(t, c.Result.Unconfirmed)
-				}
-			}
-		}
-		x.set(func() { x.replicas = 0 })
-		_, release := x.hold()
-		x.queue(t, "first")
-		var calls []*call
-		for i, key := range keys(6) {
-			c := newCall(key, "")
-			c.Confirm = i%2 == 0
-			x.Start(t.Context(), x.node, c.Item)
-			calls = append(calls, c)
-		}
-		release()
-		time.Sleep(time.Second)
-		synctest.Wait()
-		require.Equal(t, []string{
-			"evalsha:first", "evalsha:k0 evalsha:k2 evalsha:k4 wait", "evalsha:k1 evalsha:k3 evalsha:k5",
-		}, x.arrived())
-		for _, c := range calls {
-			require.NoError(t, c.Result.Err)
-			require.Equal(t, c.Confirm, c.Result.Unconfirmed != nil)
-		}
+	const none = ", 0 of 1 replicas confirmed within 1s"
+	playAll(t, map[string]string{
+		"no replica confirms": "call k confirm → 1" + none + "; alone k confirm → 2" + none + "; sent → k wait:1 / k wait:1",
+		"a replica confirms":  "replicas 1; call k confirm → 1; alone k confirm → 2; sent → k wait:1 / k wait:1",
+		"a replica is unavailable": "delay 1s; go call a confirm → 1" + none + ", after 1s; sleep 500ms; " +
+			"call b confirm → 1" + none + ", after 1(.5)?s",
+		"some items need no confirmation": "occupy; start a confirm; start b; start c confirm; start d; " +
+			"answer → a c wait:1; answer → b d; release; item a → 1" + none + "; item b → 1; item c → 1" + none + "; item d → 1",
 	}, oneReplica)
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.warm(t)
-		require.NoError(t, errOf(x.do(t.Context(), confirmed("k"))))
-		require.Equal(t, []string{"evalsha:k"}, x.arrived(), "there are no replicas")
-	})
-}
-
-// A replica is unavailable. No call must take more than a second longer than its own WAIT.
-func TestReplicaAway(t *testing.T) {
-	inBubble(t, func(t *testing.T, x *fixture) {
-		x.script(increment)
-		x.set(func() { x.delay = time.Second })
-		end := time.Now().Add(20 * time.Second)
-		var all sync.WaitGroup
-		for i := range 100 {
-			all.Go(func() {
-				for time.Now().Before(end) {
-					start := time.Now()
-					c := confirmed(fmt.Sprint(i % 10))
-					c.Merge.Name = fmt.Sprint(i % 10)
-					item, _, err := x.Do(t.Context(), x.node, c.Item)
-					require.NoError(t, err)
-					require.Error(t, item.Result.Unconfirmed)
-					require.LessOrEqual(t, time.Since(start), 2*time.Second)
-				}
-			})
-		}
-		all.Wait()
-	}, oneReplica, func(opt *redis.Options, _ *wire.Replicas) { opt.PoolSize = 20 })
+	playAll(t, map[string]string{"there are no replicas": "call k confirm → 1; sent → k"})
 }
 
 // The type of the client is not known, so it may be a client of a Cluster. Each item must be sent alone, and as many at
 // the same time as there are connections.
 func TestUnknownClient(t *testing.T) {
 	inBubble(t, func(t *testing.T, x *fixture) {
-		x.script(increment)
 		replicas := wire.Replicas{N: 1, Timeout: time.Second}
 		x.Client = wire.New(struct{ *redis.Client }{x.redis}, replicas, func() any { return 1 })
 		x.node = x.Node(t.Context(), "")
 		require.Equal(t, 1, x.node.Together())
-		x.trip(t, 100*time.Millisecond)
-		_, release := x.hold()
-		x.queue(t, keys(10)...)
-		require.Len(t, x.arrived(), 5, "one less than there are connections")
-		c := confirmed("k")
-		set := plain(1, "incrby", "a", 1)
-		set.Then = newCall("b", "").Item
-		x.Start(t.Context(), x.node, c.Item)
-		x.Start(t.Context(), x.node, set.Item)
-		release()
-		require.NoError(t, c.Wait(t.Context()))
-		require.ErrorContains(t, c.Result.Err, "a client of this kind cannot have replicas confirm a write")
-		require.NoError(t, set.Then.Wait(t.Context()))
-		require.EqualValues(t, 1, set.Then.Result.Value)
-		got := x.arrived()
-		require.Less(t, slices.Index(got, "incrby:a"), slices.Index(got, "evalsha:b"))
-		require.Equal(t, 7, len(got), "each alone")
-	}, func(opt *redis.Options, _ *wire.Replicas) { opt.PoolSize = 6 })
+		// One slot less than there are connections.
+		x.play(t, "trip 100ms; hold; queue 0 1 2 3 4 5 6 7 8 9 → 0 / 1 / 2 / 3 / 4; start k confirm; "+
+			"go call a plain then=b → 1; release → ([5-9] / )*incrby:a / ([5-9] / )*b( / [5-9])*; item b → 1; "+
+			"item k → a client of this kind cannot have replicas confirm a write: lost, done")
+	}, connections(6))
 }
 
 func TestConfigured(t *testing.T) {
-	client := func(opt redis.Options) redis.UniversalClient {
-		opt.Addr = "127.0.0.1:1"
-		c := redis.NewClient(&opt)
+	client := func(retries int, read time.Duration) redis.UniversalClient {
+		c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: retries, ReadTimeout: read})
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ReadTimeout: time.Second})
 	defer cluster.Close()
-	for _, c := range []struct {
-		client  redis.UniversalClient
+	type configured struct {
 		retries int
 		read    time.Duration
-	}{
-		{client(redis.Options{}), 3, 5 * time.Second},
-		{client(redis.Options{MaxRetries: -1, ReadTimeout: -1}), 0, 0},
-		{client(redis.Options{MaxRetries: 7, ReadTimeout: 6 * time.Second}), 7, 0},
-		{cluster, 3, time.Second},
-		{struct{ redis.UniversalClient }{cluster}, 3, 0},
-	} {
-		retries, read := wire.Configured(c.client)
-		require.Equal(t, c.retries, retries)
-		require.Equal(t, c.read, read)
 	}
+	for client, want := range map[redis.UniversalClient]configured{
+		client(0, 0):                             {3, 5 * time.Second},
+		client(-1, -1):                           {0, 0},
+		client(7, 6*time.Second):                 {7, 0},
+		cluster:                                  {3, time.Second},
+		struct{ redis.UniversalClient }{cluster}: {3, 0},
+	} {
+		retries, read := wire.Configured(client)
+		require.Equal(t, want, configured{retries, read})
+	}
+}
+
+// A client without retries and without a read timeout must not get the default of either for an unlisted address.
+func TestUnlistedOptions(t *testing.T) {
+	listed := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, ReadTimeout: -1})
+	defer listed.Close()
+	unlisted := redis.NewClient(wire.UnlistedOptions(listed, "127.0.0.1:2"))
+	defer unlisted.Close()
+	opt := *unlisted.Options()
+	require.Equal(t, []any{"127.0.0.1:2", 0, time.Duration(0)}, []any{opt.Addr, opt.MaxRetries, opt.ReadTimeout})
 }
 
 // A slot moves between the masters of a real Cluster. Each master must have a separate Node as soon as a master has
 // replied, and every item must reach its key, with and without confirmation by replicas.
 func TestCluster(t *testing.T) {
 	cluster := redistest.StartReplicatedCluster(t)
-	client := cluster.Client(t)
-	ctx := t.Context()
+	client, ctx := cluster.Client(t), t.Context()
 	c := wire.New(client, wire.Replicas{N: 1, Timeout: time.Second}, func() any { return new(int) })
-	n := c.Node(ctx, "k")
-	require.NotSame(t, n, c.Node(ctx, "k"), "nobody waits to find out the slots")
-	next := func(key string, confirm bool) error {
-		item := newCall(key, "")
-		item.Confirm = confirm
-		_, _, err := c.Do(ctx, c.Node(ctx, key), item.Item)
-		if err == nil {
-			err = item.Result.Err
-		}
-		if err == nil {
-			err = item.Result.Unconfirmed
-		}
-		return err
+	require.NotSame(t, c.Node(ctx, "k"), c.Node(ctx, "k"), "nobody waits to find out the slots")
+	next := func(key string, confirm bool) {
+		call := newCall(key)
+		call.Confirm = confirm
+		item, _, err := c.Do(ctx, c.Node(ctx, key), call.Item)
+		require.NoError(t, err)
+		require.NoError(t, item.Result.Err)
+		require.NoError(t, item.Result.Unconfirmed)
 	}
-	require.NoError(t, next("k", true))
+	next("k", true)
 	require.Same(t, c.Node(ctx, "k"), c.Node(ctx, "k"))
 	require.Equal(t, wire.MaxTogether, c.Node(ctx, "k").Together())
 
 	slot := int(client.ClusterKeySlot(ctx, "k").Val())
-	over := make(chan struct{})
+	moving, moved := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	counts := make([]int, 8)
 	for i := range counts {
 		all.Go(func() {
-			for done := false; !done; {
-				select {
-				case <-over:
-					done = true
-				default:
-				}
-				require.NoError(t, next(fmt.Sprintf("{k}%d", i), i%2 == 0))
-				counts[i]++
+			for key := fmt.Sprintf("{k}%d", i); moving.Err() == nil; counts[i]++ {
+				next(key, i%2 == 0)
 			}
 		})
 	}
 	cluster.MoveSlot(t, slot, 200*time.Millisecond)
-	close(over)
+	moved()
 	all.Wait()
 	for i, want := range counts {
 		got, err := client.Get(ctx, fmt.Sprintf("{k}%d", i)).Int()
 		require.NoError(t, err)
 		require.Equal(t, want, got, "each ran once")
-	}
-}
-
-// A real server must reply to pipelines of many items, and get the scripts again after SCRIPT FLUSH.
-func TestRealServer(t *testing.T) {
-	client := redistest.Start(t).Client(t)
-	c := wire.New(client, wire.Replicas{}, func() any { return nil })
-	for range 3 {
-		var all sync.WaitGroup
-		for i := range 1000 {
-			all.Go(func() {
-				ctx := t.Context()
-				if i%2 == 0 {
-					ctx = context.Background()
-				}
-				item := newCall(fmt.Sprint(i), "")
-				_, _, err := c.Do(ctx, c.Node(ctx, ""), item.Item)
-				require.NoError(t, err)
-				require.NoError(t, item.Result.Err)
-				require.NoError(t, item.Result.Earlier)
-			})
-		}
-		all.Wait()
-		require.NoError(t, client.ScriptFlush(t.Context()).Err())
-	}
-	for i := range 1000 {
-		require.Equal(t, "3", client.Get(t.Context(), fmt.Sprint(i)).Val())
 	}
 }
