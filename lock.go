@@ -23,13 +23,13 @@ const lockPatience = 2 * time.Second
 // locks creates the redsync locks for opening periods, on independent servers.
 type locks struct {
 	servers    []*wire.Client
-	onCounters bool            // the only lock server is that of the counters
-	releases   *sync.WaitGroup // running releases
+	onCounters bool          // the only lock server is that of the counters
+	releases   *sync.RWMutex // held for reading by each running release
 }
 
 // newLocks returns locks on the servers of clients. If clients is nil, the locks are on the server of the counters.
 func newLocks(counters *wire.Client, clients []goredis.UniversalClient) locks {
-	l := locks{onCounters: clients == nil, releases: new(sync.WaitGroup)}
+	l := locks{onCounters: clients == nil, releases: new(sync.RWMutex)}
 	if l.onCounters {
 		l.servers = []*wire.Client{counters}
 	}
@@ -211,7 +211,12 @@ func (c *lockConn) send(args ...any) (sent bool) {
 // Eval starts the release, which is the only script that redsync runs here. The release runs in the background, because
 // no caller has to wait for it.
 func (c *lockConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
-	c.lock.settings.releases.Go(func() { c.release(append([]any{"eval", script.Src, script.KeyCount}, keysAndArgs...)) })
+	releases := c.lock.settings.releases
+	releases.RLock()
+	go func() {
+		defer releases.RUnlock()
+		c.release(append([]any{"eval", script.Src, script.KeyCount}, keysAndArgs...))
+	}()
 	return int64(1), nil
 }
 

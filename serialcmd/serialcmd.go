@@ -275,7 +275,11 @@ func (c *command) flush(ctx context.Context) error {
 		defer cancel()
 		c.flushed, c.unreported = true, c.gen.Flush(ctx)
 		released := make(chan struct{})
-		go func() { c.Releases.Wait(); close(released) }()
+		go func() {
+			c.Releases.Lock()
+			defer c.Releases.Unlock()
+			close(released)
+		}()
 		select {
 		case <-released:
 		case <-ctx.Done():

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,7 +32,7 @@ type Facts struct {
 	Client    redis.UniversalClient
 	Retention int
 	Ledger    bool
-	Releases  interface{ Wait() } // running releases of locks
+	Releases  sync.Locker // lock that is free while no lock of a period is being released
 }
 
 // Flags returns flags of cmd/serial for the settings that an operator's command needs and that differ from the
