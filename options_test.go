@@ -2,9 +2,7 @@ package serial_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -12,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -81,35 +78,6 @@ func TestReplicasOnCluster(t *testing.T) {
 		s.firstNumbers(s.gen, 2)
 		require.Zero(t, asked.Load())
 	})
-}
-
-// A redirection contains an IPv6 address, which Redis writes without brackets. The client must follow it.
-func TestReplicasByIPv6(t *testing.T) {
-	m := miniredis.RunT(t)
-	var redirected atomic.Bool
-	client := closing(t, redis.NewClusterClient(&redis.ClusterOptions{
-		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
-			return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: "[::1]:1"}}}}, nil
-		},
-		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			redirected.CompareAndSwap(false, addr == "[::1]:2")
-			return (&net.Dialer{}).DialContext(ctx, "tcp", m.Addr())
-		},
-	}))
-	client.OnNewNode(func(node *redis.Client) {
-		node.AddHook(everyCall(func(cmds []redis.Cmder, send func() error) error {
-			if cmds[len(cmds)-1].Name() != "wait" { // setting up a connection
-				return send()
-			}
-			for _, cmd := range cmds {
-				cmd.SetErr(errors.New("MOVED 1 ::1:2"))
-			}
-			return cmds[0].Err()
-		}))
-	})
-	_, err := newGenerator(t, client, confirmedBy(1)).Next(t.Context(), "IS")
-	require.ErrorIs(t, err, serial.ErrNotReplicated, "miniredis has no replicas")
-	require.True(t, redirected.Load())
 }
 
 // refusedAndBurned requires that Next fails because of missing confirmations, and that n numbers in total are consumed.

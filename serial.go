@@ -1,7 +1,6 @@
 package serial
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -160,8 +159,11 @@ func (g *Generator) issue(
 
 // begin begins a call for a type. refused is the error in the caller's other arguments, or nil if they are valid.
 func (g *Generator) begin(ctx context.Context, typ, request string, n int, refused error) (*series.Call, error) {
-	if err := cmp.Or(g.template.CheckType(typ), refused); err != nil {
+	if err := g.template.CheckType(typ); err != nil { // cmp.Or would take a hundredth of the time of a call that joins
 		return nil, err
+	}
+	if refused != nil {
+		return nil, refused
 	}
 	return g.counters.NewCall(ctx, typ, request, n)
 }

@@ -69,7 +69,6 @@ var bareScript = redis.NewScript(`
 redis.call('TIME')
 redis.call('HGET', KEYS[2], 'entered')
 redis.call('GET', KEYS[1])
-redis.call('PTTL', KEYS[1])
 return redis.call('INCRBY', KEYS[1], ARGV[6])`)
 
 // openScript calls the script with as many keys and arguments as Next uses, and of about the same length.

@@ -88,7 +88,7 @@ func (r *request) Arguments() []any {
 	offset := s.clock.offset.Load()
 	far := s.MaxSkew >= 0 && (offset > s.skew || -offset > s.skew)
 	if r.Merge != (wire.Merge{}) && !far {
-		return append(args, "")
+		return args
 	}
 	return append(args, r.encode(far))
 }

@@ -42,11 +42,15 @@ func TestSerialScript(t *testing.T) {
 		options, want   string
 		after           string // the record afterwards, if it is not ""
 		lives           int64  // seconds until the counter expires, if they are not 0
+		persisted       bool   // the counter has no expiry before
 	}{
-		"before the span":     {at: 999, record: opened, counter: "5", n: 1, want: `"clock"`},
-		"its first instant":   {at: 1000, record: opened, counter: "5", n: 1, want: "6"},
-		"its last instant":    {at: 1999, record: opened, counter: "5", n: 1, want: "6"},
-		"after it":            {at: 2000, record: opened, counter: "5", n: 1, want: `"clock"`},
+		"before the span":    {at: 999, record: opened, counter: "5", n: 1, want: `"clock"`},
+		"its first instant":  {at: 1000, record: opened, counter: "5", n: 1, want: "6"},
+		"its last instant":   {at: 1999, record: opened, counter: "5", n: 1, want: "6"},
+		"after it":           {at: 2000, record: opened, counter: "5", n: 1, want: `"clock"`},
+		"no expiry, changed": {record: opened, counter: "5", n: 1, seen: 4, persisted: true, want: "6", lives: 1500},
+		"no expiry, own":     {record: opened, counter: "0", n: 1, persisted: true, want: "1", lives: 1500},
+
 		"the copy is right":   {record: block("5"), counter: "5", n: 1, want: "6"},
 		"the copy differs":    {record: block("4"), counter: "5", n: 1, want: `"missing"`},
 		"the copy is old":     {record: block("5"), counter: "5", n: 1, seen: 9, want: `"intact":false`},
@@ -123,7 +127,9 @@ func TestSerialScript(t *testing.T) {
 				_, _ = m.Push("c", "x")
 			} else if test.counter != "" {
 				require.NoError(t, m.Set("c", test.counter))
-				m.SetTTL("c", time.Hour)
+				if !test.persisted {
+					m.SetTTL("c", time.Hour)
+				}
 			}
 			if test.record == "list" {
 				_, _ = m.Push("r", "x")

@@ -145,12 +145,14 @@ var refusals = []struct{ text, means string }{
 		"stop-writes-on-bgsave-error to no, because a restart could then repeat numbers"},
 	{"NOREPLICAS", "fewer replicas than min-replicas-to-write are in sync: bring them back"},
 	{"BUSY", "another script has been running for too long: end it with SCRIPT KILL"},
-	{"TRYAGAIN", "the slot of the keys is being moved to another node: wait, or finish the migration"},
+	{"TRYAGAIN", moving},
+	{"ASK ", moving},
 }
 
 const (
 	denied     = "an ACL denies this client's user a command or a key that is needed"
 	noPassword = "Redis requires a password, but this client has none"
+	moving     = "the slot of the keys is being moved to another node: wait, or finish the migration"
 )
 
 // describe adds the meaning of an error reply to err, if refusals contains the reply.

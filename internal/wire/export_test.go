@@ -8,9 +8,6 @@ const (
 	MaxTogether   = maxTogether
 )
 
-// UnlistedOptions is unlistedOptions.
-var UnlistedOptions = unlistedOptions
-
 // Idle reports whether no item is waiting or in flight, no goroutine is running, and no data is kept for an item.
 func (n *Node) Idle() bool {
 	n.mu.Lock()
@@ -22,5 +19,6 @@ func (n *Node) Idle() bool {
 func (n *Node) MaxPipelines() int         { return n.maxPipelines }
 func (n *Node) SetMaxPipelines(limit int) { n.maxPipelines = limit }
 
-// Together returns the largest allowed number of items in a pipeline.
-func (n *Node) Together() int { return n.together }
+// Together returns the largest allowed number of items in a pipeline, and SetTogether sets it.
+func (n *Node) Together() int         { return n.together }
+func (n *Node) SetTogether(limit int) { n.together = limit }

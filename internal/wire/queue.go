@@ -21,6 +21,7 @@ const (
 	tripPerPipeline = 250 * time.Microsecond // minimum round-trip time for each additional pipeline in flight
 	maxInFlight     = 8                      // upper bound of the limit; stalled pipelines are not counted
 	manyWaiting     = 32                     // waiting callers for which the limit is raised by one
+	fewWaiting      = 2                      // waiting items for which the limit is never raised
 
 	// A pipeline has stalled, perhaps on a broken connection, if it takes longer than stallBase plus stallTrips minimum
 	// round trips. It is then no longer counted as in flight, so another pipeline can be sent. This happens to at most one
@@ -55,6 +56,7 @@ type Node struct {
 	waitingByMerge map[Merge]*Item // waiting items that callers may join, by Merge
 	inFlight       []time.Time     // start times of the pipelines in flight that have not stalled, oldest first
 	busy           int             // number of pipelines in flight, including stalled ones
+	latest         int             // number of items in the pipeline that began last
 	trip           time.Duration   // recent minimum round-trip time
 	armed          bool            // whether the timer for stalled pipelines is running
 	gaveUp         time.Time       // time at which the latest stalled pipeline was removed from inFlight
@@ -155,10 +157,13 @@ func (n *Node) added(callers int) {
 	}
 }
 
-// limit returns how many pipelines may be in flight. n.mu must be held.
+// limit returns how many pipelines may be in flight. The number is raised by one if many callers wait. On loopback, it
+// is also raised if more items wait than the latest pipeline had, unless the server is a part of this process. The
+// server then works on one pipeline while this process prepares another one. n.mu must be held.
 func (n *Node) limit() int {
 	limit := 1 + min(int(n.trip/tripPerPipeline), n.maxPipelines-2)
-	if n.Waiting.Load() >= manyWaiting {
+	overlaps := limit == 1 && n.together > maxTogetherInMemory && len(n.waiting) > max(fewWaiting, n.latest)
+	if n.Waiting.Load() >= manyWaiting || overlaps {
 		limit++
 	}
 	return limit
@@ -339,7 +344,7 @@ func (n *Node) next(begun time.Time) (next time.Time, items, stale []*Item, call
 	}
 	n.waiting = rest
 	if len(items) > 0 {
-		begun = n.enter()
+		begun, n.latest = n.enter(), len(items)
 	}
 	return begun, items, stale, callers
 }

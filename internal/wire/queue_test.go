@@ -31,6 +31,9 @@ func TestQueue(t *testing.T) {
 			"sleep 1ms →; answer → k; queue waits →; most 8; go alone last → 1; sent → waits last",
 		"the first round trip is long, so more slots are free": "occupy; queue 1 2 3 4 5 6 7 8 9 a b c; " +
 			"sleep 4ms →; answer → 1 2 3 4; sleep 2ms → (5 6 7 8 / 9 a b c|9 a b c / 5 6 7 8)",
+		"a second pipeline begins if more items wait than are in the first": "together 9; occupy; queue 1 2 →; " +
+			"queue 3 → 1 2 3; queue 4 →; answer → 4; answer →; queue 5 6 →; queue 7 → 5 6 7; answer →; queue 8 9 a →; " +
+			"queue b → 8 9 a b",
 		"pipelines get their replies in time": "trip 100us; occupy; queue 1 2 3 4 5 6 7 8 9 a b c; sleep 3ms →; " +
 			"answer → 1 2 3 4; sleep 4ms →; answer → 5 6 7 8; sleep 4ms →; answer → 9 a b c",
 		"the oldest pipeline has stalled and loses its slot": "trip 300us; occupy; sleep 5ms; queue second third → second; " +

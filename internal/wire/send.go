@@ -88,6 +88,34 @@ func (s *sender) transmit(ctx context.Context, items []*Item) (unconfirmed error
 	return nil
 }
 
+// onMaster sends i, without the items after it, to the master that has its key. It also requests the confirmation of
+// replicas. go-redis cannot do this: WAIT must be in the same pipeline as the item, but pipelines to a single node do
+// not follow the redirections of a Cluster. While the slot of the key is being moved, onMaster may fail with a
+// redirection, and the item is sent again until the move has ended.
+func (s *sender) onMaster(ctx context.Context, i *Item) (unconfirmed error) {
+	if s.cluster == nil {
+		i.command.SetErr(errors.New("a client of this kind cannot have replicas confirm a write"))
+		return nil
+	}
+	key := i.Key
+	if i.Script != nil {
+		key = 3
+	}
+	server, err := s.cluster.MasterForKey(ctx, i.command.Args()[key].(string))
+	if err != nil {
+		i.command.SetErr(err)
+		return nil
+	}
+	next := i.next
+	i.next = nil
+	defer func() { i.next = next }()
+	unconfirmed = s.exec(ctx, server.Pipeline(), true, []*Item{i})
+	if isRedirection(i.command.Err()) {
+		s.cluster.ReloadState(ctx)
+	}
+	return unconfirmed
+}
+
 // limitReads limits the time for which s waits for a reply to longestRead, if the client's read timeout is long,
 // unlimited or unknown. go-redis can make a copy of a client with another timeout. The copy shares the client's
 // connections, but not its hooks. Commands are therefore sent through the client and its hooks, and the hook that runs
@@ -266,12 +294,13 @@ func (s *sender) mayRepeat(i *Item, err error) bool {
 	if isStale || err == errNoConnection && i.Deadline.Sub(now) < time.Second { // another attempt would be too short
 		return false
 	}
-	if s.cluster != nil && isRedirection(err) && !i.redirected {
+	moved := s.cluster != nil && isRedirection(err) // so the command did not run, whatever the item is
+	if moved && !i.redirected {
 		i.redirected = true
 		return true
 	}
-	if !Transient(err) || i.Repeat >= IfUnsent && !Unsent(err) || i.Repeat == IfProven && !neverRan(err) ||
-		i.attempts >= s.retries && !persists(err) {
+	if !moved && (!Transient(err) || i.Repeat >= IfUnsent && !Unsent(err) || i.Repeat == IfProven && !neverRan(err) ||
+		i.attempts >= s.retries && !persists(err)) {
 		return false
 	}
 	i.pause = 4 * time.Millisecond << min(i.attempts, 6)

@@ -464,6 +464,8 @@ func (x *fixture) step(t *testing.T, action string) (result string, isResult boo
 		x.set(func() { clear(x.scripts) })
 	case "sleep":
 		time.Sleep(d)
+	case "together":
+		x.node.SetTogether(n)
 	case "trip":
 		x.trip(d)
 	case "queue":

@@ -68,16 +68,6 @@ func TestConfigured(t *testing.T) {
 	}
 }
 
-// A client without retries and without a read timeout must not get the default of either for an unlisted address.
-func TestUnlistedOptions(t *testing.T) {
-	listed := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, ReadTimeout: -1})
-	defer listed.Close()
-	unlisted := redis.NewClient(wire.UnlistedOptions(listed, "127.0.0.1:2"))
-	defer unlisted.Close()
-	opt := *unlisted.Options()
-	require.Equal(t, []any{"127.0.0.1:2", 0, time.Duration(0)}, []any{opt.Addr, opt.MaxRetries, opt.ReadTimeout})
-}
-
 // A slot moves between the masters of a real Cluster. Each master must have a separate Node as soon as a master has
 // replied, and every item must reach its key, with and without confirmation by replicas.
 func TestCluster(t *testing.T) {
