@@ -23,7 +23,7 @@ import (
 var (
 	// ErrInvalidType means that a type is not valid. A type must have 1 to 64 bytes of letters and digits (of any script)
 	// and - _ . / without invisible characters, and Unicode's normalization form NFKC must not change it. For example,
-	// NFKC changes full-width letters and the KELVIN SIGN. Marks of a script may follow a letter, as in Hindi, Bengali and
+	// NFKC changes full-width letters and the KELVIN SIGN. Combining marks may follow a letter, as in Hindi, Bengali and
 	// Thai. The Thai letter U+0E33 and the Lao letter U+0EB3 are allowed, although NFKC changes them. If the check digit
 	// of the template covers letters, a type must be ASCII, and with the check digit s10 it must have no ASCII digits.
 	// Nothing was sent to Redis.

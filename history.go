@@ -53,7 +53,7 @@ func (g *Generator) history(ctx context.Context, c *series.Call, typ string, per
 	first, last := counters.First[:1], counters.Last[:1]
 	read := []*calendar.Period{&counters.Span.Period}
 	for {
-		// In all calls but the first, the current period comes first, and is omitted.
+		// Every later reply begins with the current period again, which is skipped here.
 		first, last = first[len(first)-len(read):], last[len(last)-len(read):]
 		for i, p := range read {
 			if p.End <= 0 { // no Redis server has ever had an earlier time

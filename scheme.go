@@ -182,8 +182,8 @@ func (s *Scheme) PrintMark() string { return s.template.PrintMark() }
 // first instant after it. The interval is the period of at, or a part of that period if the template prints more of the
 // date than the period.
 //
-// Span fails if at is in no period; the error contains the reason. It also fails if at is only a date and the template
-// prints the time of day, and if the template cannot print the date. [WithUntil] has no effect.
+// Span fails if at is in no period; the error contains the reason. It also fails if the template cannot print
+// the date, or if it prints the time of day and at is only a date. [WithUntil] has no effect.
 func (s *Scheme) Span(at When) (start, end time.Time, err error) {
 	span, err := s.numberedSpan(at)
 	if err != nil {

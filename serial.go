@@ -31,7 +31,7 @@ func (g *Generator) sequence(ctx context.Context, c *series.Call) (numbers serie
 		if out.Step == series.Missing {
 			out = c.Lock(ctx, g.locks, out)
 		}
-		// 3. Having the lock, check again. If the counter is still missing, query the floor and open the period.
+		// 3. Under the lock, check again. If the counter is still missing, query the floor and open the period.
 		if out.Step == series.Locked {
 			out = c.Open(ctx, out)
 		}

@@ -44,7 +44,7 @@ var ErrPeriodOpen = errors.New("gapless: period has not ended")
 // report the level of a transaction. There, ClosePeriods returns an error if tx does not see the changes for which
 // ClosePeriods has waited. This check needs MySQL 8.0 or MariaDB 10.6.
 //
-// After the following errors, nothing was closed and tx can continue:
+// If ClosePeriods returns one of the following errors, it has closed nothing, and tx can continue:
 //
 //   - [serial.ErrInvalidType]
 //   - [ErrPeriodOpen]

@@ -89,8 +89,8 @@
 //	month := serial.On(2026, time.November, 1)
 //	err := numbers.ClosePeriods(ctx, tx, "INV", month) // closes October and all earlier months when tx is committed
 //
-// ClosePeriods waits for the transactions that have taken a number of these periods. Numbers of the current period do
-// not become slower.
+// ClosePeriods waits for the transactions that have taken a number in one of these periods. Numbers of the current
+// period do not become slower.
 //
 // # When a transaction has ended
 //

@@ -36,7 +36,7 @@ type statements struct {
 	create [2]string // statements that create the two tables
 	probe  [2]string // queries that return no row, and fail if the table lacks a column
 	exists string    // query for whether the table exists in any schema; empty if create checks this itself
-	flaw   string    // query for the reason why the table is unsuitable, or "-"; empty if tables are always suitable
+	flaw   string    // query for why the table is unsuitable, with the result "-" if it is suitable; "" for none
 	tables [2]table  // the statements above with the name of each table, set by forTable
 
 	columns [2]column // additional columns for WithChronology; empty without it
@@ -85,11 +85,12 @@ type statements struct {
 	// this.
 	setClosed string
 
-	// lockRows waits for the rows to be closed or reopened, locks them by their keys, and returns how many there are. seen
-	// returns their number, the sum of their sequences and their largest label in the transaction's snapshot. present
-	// returns the same from the current state of the table, for at most limit rows. It skips rows that other transactions
-	// have locked. largest returns the largest label of all these rows. list returns their smallest labels, separated by
-	// commas, and setClosedRows sets closed in the rows with these labels.
+	// lockRows locks the rows that are about to be closed or reopened, by their keys, and returns their number. It waits
+	// for other transactions that have locked them. seen returns the number of these rows, the sum of their sequences and
+	// their largest label in the transaction's snapshot. present returns the same from the current state of the table, for
+	// at most limit rows. It skips rows that other transactions have locked. largest returns the largest label of all
+	// these rows. list returns their smallest labels, separated by commas, and setClosedRows sets closed in the rows with
+	// these labels.
 	lockRows, seen, present, largest, list, setClosedRows string
 
 	// history returns period, mark and last of the periods before a label in which numbers were taken, newest first.
@@ -109,7 +110,7 @@ type statements struct {
 // is missing. add adds the column.
 type column struct{ probe, add string }
 
-// A table contains the statements of the same names for one of the two tables.
+// A table contains the statements for one of the two tables. They have the same names as in statements.
 type table struct{ create, probe, exists, flaw string }
 
 // An upsert writes a row and returns it. On most dialects, read does both. On MySQL, write writes the row, and read

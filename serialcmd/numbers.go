@@ -93,9 +93,8 @@ func (c *command) checkOutput() error {
 }
 
 // checkReader returns an error if stdout may be closed. If a program starts without stdout, Go opens os.DevNull in its
-// place, for reading and writing. With "> /dev/null", a read would fail. A program that wants no output may also open
-// os.DevNull for reading and writing. Therefore only next makes this check, because its numbers are printed nowhere
-// else.
+// place, for reading and writing. With "> /dev/null", a read would fail. But a program that wants no output may open
+// os.DevNull in the same way. So only next makes this check, whose numbers would otherwise be lost.
 func (c *command) checkReader() error {
 	file, ok := c.Stdout.(*os.File)
 	if !ok || runtime.GOOS == "windows" {
@@ -270,7 +269,7 @@ func (c *command) businessDay(y int, m time.Month, d int) time.Time {
 
 // explain prints which sequences a template can print, and examples of its numbers.
 func (c *command) explain(context.Context) (err error) {
-	if c.Settings == nil { // otherwise, Settings.Open has used the template
+	if c.Settings == nil { // otherwise, Settings.Open has made c.scheme with the template
 		if c.scheme, err = c.scheme.WithTemplate(c.args[0]); err != nil {
 			return err
 		}

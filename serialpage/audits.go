@@ -134,8 +134,8 @@ func (a *audits) note(k periodKey, p period, r *serial.Report, at time.Time) {
 		empty: r.Last < r.First && r.BeyondCount == 0 && !current}
 }
 
-// explained notes that numbers of a period have just been explained. The latest report of the period must then not be
-// reused, and neither must the report of an audit that is still running. The latest outcome no longer counts as a check
+// explained notes that numbers of a period have just been explained. After that, the latest report of the period must
+// not be reused, nor must the report of an audit that is still running. The latest outcome no longer counts as a check
 // of the period.
 func (a *audits) explained(k periodKey) {
 	a.mu.Lock()

@@ -56,8 +56,9 @@ func (h *handler) lookUp(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// parseTyped parses a number that a user has typed, and returns the text that it has parsed. It removes whitespace
-// around the number, unless only the text with this whitespace is a number of the series.
+// parseTyped parses a number that a user has typed, and returns the text that it has parsed. It removes
+// whitespace around the number. If the rest is not a number of the series, but the whole text is one, the whitespace is
+// kept.
 func (s *Series) parseTyped(typed, label string) (text string, r parsedNumber) {
 	text = strings.TrimSpace(typed)
 	if r = s.parse(text, label); r.period.label == "" && text != typed {

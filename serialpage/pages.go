@@ -102,7 +102,7 @@ func address(page, key string, start time.Time, more ...string) string {
 // seriesLink returns a link to the page of a series.
 func seriesLink(s *Series) link { return link{address("series", s.Key, time.Time{}), s.Name} }
 
-// A problem is an error with the content of its error page.
+// A problem is an error, and what the error page shows.
 type problem struct {
 	status int
 	text   string // text for the reader

@@ -68,8 +68,8 @@ type Options struct {
 	// stopped and has no result. The default is 10 minutes.
 	CheckLimit time.Duration
 
-	// Running checks of all periods are stopped when Context is canceled, for example because the service shuts down. The
-	// default is context.Background().
+	// If Context is canceled, for example because the service shuts down, checks of all periods stop. The default is
+	// context.Background().
 	Context context.Context
 
 	// Organisation is the name of the company, which is printed on sheets. By default, no name is printed.

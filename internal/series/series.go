@@ -235,7 +235,7 @@ type Lock interface {
 type Step int
 
 const (
-	Done    Step = iota // nothing, because the Outcome has numbers or an error
+	Done    Step = iota // return, because the Outcome has numbers or an error
 	Missing             // call Lock, because a grant is needed
 	Locked              // call Open, because the caller has the lock or needs none
 	Wait                // call Wait, because other callers are opening the period, or because its state has changed
@@ -249,7 +249,7 @@ type Outcome struct {
 	Err     error
 
 	found   *request  // request whose reply shows that a grant is needed
-	checked bool      // whether the counter does not have to be checked again under the lock
+	checked bool      // whether the opening may skip another check of the counter
 	lock    Lock      // lock that the caller holds, or nil if none
 	since   time.Time // time at which the lock was requested; it is held for at least LockExpiry after that
 }

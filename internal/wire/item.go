@@ -17,7 +17,7 @@ import (
 // deadline of the first item limits the time for which the whole pipeline waits for a connection.
 const deadlinesTogether = time.Second
 
-// A Script is a Lua script. It is sent by its digest. Its source is sent only if the server does not know the script.
+// A Script is a Lua script. Usually only its digest is sent. Its source is sent if the server does not know the script.
 type Script struct {
 	Source string
 	Digest any // digest as a string, stored as any because each conversion would allocate
@@ -212,8 +212,8 @@ func (i *Item) Wait(ctx context.Context) error { return i.wait(ctx, 0, i.Deadlin
 
 // wait waits for the result on behalf of the caller at the given position. Only the first caller waits for the deadline
 // of the item. It then wakes the others, whose deadlines are at most 250 ms later. A caller whose deadline is more than
-// 250 ms earlier waits for its own deadline. With one more channel in the select of every caller, a thousand callers
-// would reach only three quarters of the throughput.
+// 250 ms before that of the item waits for its own deadline. With one more channel in the select of every caller, a
+// thousand callers would reach only three quarters of the throughput.
 func (i *Item) wait(ctx context.Context, position int, deadline time.Time) error {
 	var limit <-chan struct{}
 	switch {

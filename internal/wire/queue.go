@@ -32,7 +32,7 @@ const (
 	stallInterval = 50 * time.Millisecond
 	longSilence   = 500 * time.Millisecond
 
-	maxTogether = 128 // largest number of items in a pipeline over a connection of the operating system
+	maxTogether = 128 // largest number of items in a pipeline over a network connection
 	// maxTogetherInMemory is the largest number of items in a pipeline over any other connection, such as an in-memory
 	// pipe of a test. While the server replies to the first command, the connection must buffer the rest of the pipeline.
 	// Such a pipe has no buffer, but miniredis reads 4 KiB at a time, which is enough for four of the longest items.
