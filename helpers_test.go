@@ -181,12 +181,6 @@ func startMini(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	return m, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 }
 
-// requireNoKeys requires that no keys exist. It waits for a lock that is just being released.
-func requireNoKeys(t *testing.T, m *miniredis.Miniredis) {
-	t.Helper()
-	require.Eventually(t, func() bool { return len(m.Keys()) == 0 }, 2*time.Second, time.Millisecond, "%v", m.Keys())
-}
-
 // A simulation is a Redis in memory for a bubble of testing/synctest.
 type simulation struct {
 	*memory.Redis

@@ -132,7 +132,7 @@ func (h *handler) allSeries(ctx context.Context) ([]Series, error) {
 		case seen[s.Key]:
 			wrong = errors.New("another series has the same Key")
 		case len(s.Key) > 255:
-			wrong = fmt.Errorf("Key has %d bytes; want at most 255", len(s.Key))
+			wrong = fmt.Errorf("the Key has %d bytes; want at most 255", len(s.Key))
 		case len(s.Earlier) > 0: // an empty audit returns an error if the schemes do not match
 			_, wrong = s.Source.scheme().Audit(s.Type, serial.At(time.Now()), 0, noTexts, serial.WithEarlier(s.Earlier...))
 		}
