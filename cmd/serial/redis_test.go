@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/serialcmd"
 )
 
@@ -190,21 +189,4 @@ func TestImportAtTheEnd(t *testing.T) {
 	stdout, stderr := e.exits(t, 1, "import", "-period", "minute")
 	require.Contains(t, stdout, "failed IS")
 	require.Regexp(t, `IS: .* ended in the meantime, so the counter of .* may have been raised\n$`, stderr)
-}
-
-// A command that fails must wait until its lock is released. Otherwise, other processes would wait until the lock
-// expires.
-func TestLockIsReleased(t *testing.T) {
-	race.Bubble(t, func(t *testing.T) {
-		s := newSection(t)
-		s.before = func(command string) {
-			if command == "eval" { // the release
-				time.Sleep(time.Second)
-			}
-		}
-		s.offset = 48 * time.Hour
-		require.Contains(t, s.run([]string{"serial", "next", "IS"}, ""), "clock skew")
-		require.Empty(t, s.redis.Client().Keys(t.Context(), "*lock*").Val())
-		require.Contains(t, s.run([]string{"serial", "next", "IS"}, ""), "clock skew", "at once")
-	})
 }

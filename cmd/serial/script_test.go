@@ -73,8 +73,7 @@ type section struct {
 	redis   *serialtest.Redis
 	offset  time.Duration // offset of Redis's clock
 	env     map[string]string
-	dials   atomic.Int32         // count of connections
-	before  func(command string) // called before each command that is not in a pipeline
+	dials   atomic.Int32 // count of connections
 	ledger  serialtest.Ledger
 	service *serial.Generator
 	opts    []serialcmd.Option
@@ -84,8 +83,8 @@ type section struct {
 
 func newSection(t *testing.T) *section {
 	time.Sleep(time.Until(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)))
-	return &section{t: t, redis: serialtest.NewRedis(t, time.Now()), before: func(string) {}, env: map[string]string{
-		"SERIAL_REDIS_URL": "redis://script", "SERIAL_TZ": "UTC"}}
+	return &section{t: t, redis: serialtest.NewRedis(t, time.Now()), env: map[string]string{"SERIAL_REDIS_URL": "redis://script",
+		"SERIAL_TZ": "UTC"}}
 }
 
 // steps runs the steps of a section.
@@ -123,7 +122,7 @@ func (s *section) step(line string, others []string) {
 	if refused {
 		command = "$ serial " + command
 	}
-	got := s.run(words(s.t, command)[1:], expand(input.String()))
+	got := s.run(words(command)[1:], expand(input.String()))
 	require.NotContains(s.t, got, "hunter2", command)
 	switch {
 	case refused:
@@ -142,20 +141,22 @@ func (s *section) step(line string, others []string) {
 	s.text.WriteString(line + input.String() + output + blank)
 }
 
+// numbers matches the range of numbers for which a line of an input stands.
+var numbers = regexp.MustCompile(`\{(\d+)\.\.(\d+)\}`)
+
 // expand returns the input of a command.
 func expand(lines string) string {
 	var b strings.Builder
 	for line := range strings.Lines(lines) {
 		line = strings.TrimPrefix(strings.TrimPrefix(line, "<"), " ")
-		found := regexp.MustCompile(`\{(\d+)\.\.(\d+)\}`).FindStringSubmatch(line)
-		if found == nil {
-			b.WriteString(line)
-			continue
+		first, last, width := 0, 0, 1
+		if found := numbers.FindStringSubmatch(line); found != nil {
+			first, _ = strconv.Atoi(found[1])
+			last, _ = strconv.Atoi(found[2])
+			width = len(found[1])
 		}
-		first, _ := strconv.Atoi(found[1])
-		last, _ := strconv.Atoi(found[2])
 		for n := first; n <= last; n++ {
-			b.WriteString(strings.Replace(line, found[0], fmt.Sprintf("%0*d", len(found[1]), n), 1))
+			b.WriteString(numbers.ReplaceAllString(line, fmt.Sprintf("%0*d", width, n)))
 		}
 	}
 	return b.String()
@@ -197,7 +198,7 @@ func (s *section) run(line []string, input string) string {
 	case "advised":
 		found := advice.FindStringSubmatch(s.said)
 		require.NotNil(s.t, found, s.said)
-		return s.run(append(words(s.t, found[1]), args[0]), input)
+		return s.run(append(words(found[1]), args[0]), input)
 	case "service":
 		s.makeService(args)
 	case "service-next":
@@ -370,32 +371,17 @@ func start(ctx context.Context, env environment, args []string, stdin io.Reader,
 		Stdin: stdin, Stdout: stdout, Stderr: stderr})
 }
 
+// word matches a word of a command line, and quoted matches what a shell replaces by the part without the quote.
+var (
+	word   = regexp.MustCompile(`(\\.|'[^']*'|"[^"]*"|[^ '"\\])+`)
+	quoted = regexp.MustCompile(`\\(.)|'([^']*)'|"([^"]*)"`)
+)
+
 // words splits a command line as a shell does.
-func words(t *testing.T, line string) []string {
-	t.Helper()
-	var all []string
-	word, quote, begun := "", byte(0), false
-	for i := 0; i < len(line); i++ {
-		switch c := line[i]; {
-		case quote == 0 && (c == '\'' || c == '"'):
-			quote, begun = c, true
-		case c == quote:
-			quote = 0
-		case c == '\\' && quote == 0:
-			i++
-			word += line[i : i+1]
-		case c != ' ' || quote != 0:
-			word += string(c)
-		default:
-			if word != "" || begun {
-				all = append(all, word)
-			}
-			word, begun = "", false
-		}
-	}
-	require.Zero(t, quote, line)
-	if word != "" || begun {
-		all = append(all, word)
+func words(line string) []string {
+	all := word.FindAllString(line, -1)
+	for i := range all {
+		all[i] = quoted.ReplaceAllString(all[i], "$1$2$3")
 	}
 	return all
 }
