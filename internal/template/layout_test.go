@@ -1,7 +1,6 @@
 package template_test
 
 import (
-	"fmt"
 	"maps"
 	"math/bits"
 	"slices"
@@ -17,27 +16,20 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-type yearStart struct {
-	month time.Month
-	day   int
+var yearStarts = []calendar.YearStart{
+	{}, calendar.NewYearStart(time.February, 15), calendar.NewYearStart(time.April, 1), april6,
+	calendar.NewYearStart(time.July, 1), calendar.NewYearStart(time.October, 1), calendar.NewYearStart(time.December, 28),
 }
 
-func (s yearStart) calendar() calendar.YearStart { return calendar.NewYearStart(s.month, s.day) }
-
-func (s yearStart) String() string { return fmt.Sprint(s.month, " ", s.day) }
-
-var yearStarts = []yearStart{
-	{time.January, 1}, {time.February, 15}, {time.April, 1}, {time.April, 6}, {time.July, 1}, {time.October, 1},
-	{time.December, 28},
-}
+var april6 = calendar.NewYearStart(time.April, 6)
 
 // someYearStarts returns yearStarts, or one of them without SERIAL_TEST_LONG=1.
-func someYearStarts(t *testing.T) []yearStart {
+func someYearStarts(t *testing.T) []calendar.YearStart {
 	if redistest.Long() {
 		return yearStarts
 	}
 	t.Log("six of seven starts of years are left out without SERIAL_TEST_LONG=1")
-	return yearStarts[3:4] // April 6
+	return []calendar.YearStart{april6}
 }
 
 // dateTokens are the tokens of dates, each of which prints a column of a day.
@@ -60,41 +52,36 @@ var dayUnits = []calendar.Unit{
 	calendar.Day, calendar.Week, calendar.Month, calendar.Quarter, calendar.HalfYear, calendar.Year,
 }
 
-// A printedDay has the values that the dateTokens print on a day, and the index of its period for each of the dayUnits.
+// A printedDay has the values that the dateTokens print on a day, and the beginnings of its periods, one for each of the
+// dayUnits.
 type printedDay struct {
 	columns [9]int
-	periods [6]int32
+	periods [6]int64
 }
 
 // daysOf returns the days of 400 years, after which the calendar repeats, or of 100 years without SERIAL_TEST_LONG=1.
-func daysOf(start yearStart) (days []printedDay) {
+func daysOf(start calendar.YearStart) (days []printedDay) {
 	end := 2100
 	if redistest.Long() {
 		end = 2400
 	}
 	for at := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC); at.Year() < end; at = at.AddDate(0, 0, 1) {
+		var d printedDay
+		for i, unit := range dayUnits {
+			d.periods[i] = calendar.Calendar{Location: time.UTC, Unit: unit, YearStart: start}.At(at).Start
+		}
 		year, month, day := at.Date()
 		weekYear, week := at.ISOWeek()
-		begins, quarter := year, 4
-		if month < start.month || month == start.month && day < start.day {
-			begins--
-		}
-		for quarter > 1 &&
-			at.Before(time.Date(begins, start.month+time.Month(3*(quarter-1)), start.day, 0, 0, 0, 0, time.UTC)) {
-			quarter--
-		}
-		days = append(days, printedDay{
-			columns: [9]int{year, int(month), day, at.YearDay(), weekYear, week, begins, quarter, 1 + quarter/3},
-			periods: [6]int32{int32(len(days)), int32(weekYear*100 + week), int32(year*12 + int(month)),
-				int32(begins*4 + quarter), int32(begins*2 + quarter/3), int32(begins)},
-		})
+		begins, quarter := start.YearOf(at)
+		d.columns = [9]int{year, int(month), day, at.YearDay(), weekYear, week, begins, quarter, (quarter + 1) / 2}
+		days = append(days, d)
 	}
 	return days
 }
 
 // determines reports whether days in different periods always print differently. unit is an index of dayUnits.
 func (s tokenSet) determines(days []printedDay, unit int) bool {
-	seen := make(map[int]int32, 1000)
+	seen := make(map[int]int64, 1000)
 	for i := range days {
 		key := 0
 		for j, v := range days[i].columns {
@@ -140,7 +127,7 @@ func TestLayoutsThatDetermineThePeriod(t *testing.T) {
 			allowed := make([]bool, len(sets))
 			apart := make([]bool, len(sets))
 			for _, set := range sets[1:] {
-				allowed[set] = template.Determines(set.String(), unit, start.calendar())
+				allowed[set] = template.Determines(set.String(), unit, start)
 				less := func(in []bool) bool { // some tokens of set are enough
 					for j := range dateTokens {
 						if in[set&^(1<<j)] && set&(1<<j) != 0 {
@@ -178,7 +165,7 @@ func TestSpellingsAndClocks(t *testing.T) {
 	}
 	for _, start := range someYearStarts(t) {
 		determines := func(layout string, unit calendar.Unit) bool {
-			return template.Determines(layout, unit, start.calendar())
+			return template.Determines(layout, unit, start)
 		}
 		for i := 1; i < 1<<len(dateTokens); i++ {
 			long := tokenSet(i).String()
@@ -212,7 +199,7 @@ func TestSpellingsAndClocks(t *testing.T) {
 
 // What every token prints on four days, with business years from April 6. The printed date is found again.
 func TestTokens(t *testing.T) {
-	c := calendar.Calendar{Unit: calendar.Never, Location: time.UTC, YearStart: calendar.NewYearStart(time.April, 6)}
+	c := calendar.Calendar{Unit: calendar.Never, Location: time.UTC, YearStart: april6}
 	days := []string{"2001-01-01", "2024-04-05", "2024-10-06", "2033-12-31"}
 	for token, want := range map[string]string{
 		"yyyy": "2001 2024 2024 2033", "YYYY": "2001 2024 2024 2033", "BBBB": "2544 2567 2567 2576",

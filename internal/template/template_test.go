@@ -91,9 +91,7 @@ func in(loc *time.Location) setting    { return func(s *settings) { s.Location =
 func dayStart(start time.Duration) setting {
 	return func(s *settings) { s.DayStart = int64(start / time.Second) }
 }
-func from(month time.Month, day int) setting {
-	return func(s *settings) { s.YearStart = calendar.NewYearStart(month, day) }
-}
+func from(start calendar.YearStart) setting { return func(s *settings) { s.YearStart = start } }
 
 // parse returns a scheme. Its periods are days in UTC by default.
 func parse(all ...setting) (*scheme, error) {
@@ -206,7 +204,7 @@ func TestNumbersReadBack(t *testing.T) {
 	for made := 0; made < wanted; {
 		start, unit := yearStarts[r.IntN(len(yearStarts))], calendar.Unit(1+r.IntN(10))
 		zone := location(t, zones[r.IntN(len(zones))])
-		opts := []setting{withText(randomTemplate(r)), in(zone), per(unit), from(start.month, start.day)}
+		opts := []setting{withText(randomTemplate(r)), in(zone), per(unit), from(start)}
 		if unit >= calendar.Day && unit != calendar.Never && r.IntN(3) == 0 {
 			opts = append(opts, dayStart(time.Duration(1+r.IntN(86399))*time.Second))
 		}
@@ -396,7 +394,7 @@ func TestHiddenSequences(t *testing.T) {
 func TestInt64(t *testing.T) {
 	at := time.Date(2024, 12, 30, 15, 4, 5, 0, time.UTC)
 	integer := func(pattern string) (int64, error) {
-		s := newScheme(t, per(calendar.Never), from(time.April, 6), withText(pattern))
+		s := newScheme(t, per(calendar.Never), from(april6), withText(pattern))
 		n, err := s.Number("IS", at, 17)
 		require.NoError(t, err)
 		return n.Int64()
@@ -444,7 +442,7 @@ func TestRecurringDates(t *testing.T) {
 		{calendar.Never, "GGGG", "IS20250001", "2024-12-30T00:00:00Z"},
 		{calendar.Never, "WW Q", "IS01 30001", "1970-01-01T00:00:00Z"},
 	} {
-		s := newScheme(t, per(c.per), from(time.April, 6), withText("{type}{date:"+c.layout+"}{seq}"))
+		s := newScheme(t, per(c.per), from(april6), withText("{type}{date:"+c.layout+"}{seq}"))
 		n, err := s.Number("IS", time.Date(2024, 12, 30, 15, 4, 5, 0, time.UTC), 1)
 		require.NoError(t, err)
 		require.Equal(t, c.text, n.String())
@@ -475,7 +473,7 @@ func TestPrintMarks(t *testing.T) {
 	} {
 		for _, other := range c.same {
 			require.Equal(t, mark(c.unit, c.same[0]), mark(c.unit, other), other)
-			require.Equal(t, mark(c.unit, other), mark(c.unit, other, from(time.April, 6)), other)
+			require.Equal(t, mark(c.unit, other), mark(c.unit, other, from(april6)), other)
 		}
 	}
 	different := map[string]string{}
@@ -673,7 +671,7 @@ func TestDatesThatCannotBeRead(t *testing.T) {
 		{calendar.Never, "yyyyMMdd", "99991231", "is not before the end of all time"},
 		{calendar.Never, "yyyyMMdd", "19691231", "before 1970"},
 	} {
-		s := newScheme(t, per(c.per), from(time.April, 6), withText("{type}{date:"+c.date+"}{seq}"))
+		s := newScheme(t, per(c.per), from(april6), withText("{type}{date:"+c.date+"}{seq}"))
 		_, err := s.Parse("IS" + c.text + "0001")
 		require.ErrorContains(t, err, c.want, "%s: %s", c.date, c.text)
 		require.ErrorIs(t, err, template.ErrInvalidNumber)
@@ -682,7 +680,7 @@ func TestDatesThatCannotBeRead(t *testing.T) {
 		err = errOf(s.Parse("IS" + c.text + "0000"))
 		require.False(t, errors.Is(err, template.ErrImpossibleDate), "the sequence is wrong too")
 	}
-	s := newScheme(t, per(calendar.Year), from(time.April, 6), withText("{type}{date:FFFF}{seq}"))
+	s := newScheme(t, per(calendar.Year), from(april6), withText("{type}{date:FFFF}{seq}"))
 	require.ErrorContains(t, errOf(s.Parse("IS19680001")), "is before 1970")
 	n, err := s.Number("IS", time.Unix(0, 0), 1) // a year that began before 1970, and ended after it
 	require.NoError(t, err)
