@@ -291,11 +291,14 @@ func (h *history) check(t *testing.T, c calendar.Calendar, from yearStart, at in
 	}
 }
 
+// layouts are the layouts of the labels that are made of a date and a time.
+var layouts = map[calendar.Unit]string{calendar.Second: "20060102150405", calendar.Minute: "200601021504",
+	calendar.Hour: "2006010215", calendar.Day: "20060102", calendar.Month: "200601"}
+
 // labelOf returns the label of a wall-clock time. Labels of one unit sort as time does.
 func labelOf(wall int64, unit calendar.Unit, start yearStart) string {
 	at := time.Unix(wall, 0).UTC()
-	year, month, day := at.Date()
-	switch unit {
+	switch year := at.Year(); unit {
 	case calendar.Week: // a week belongs to the year of its Thursday
 		thursday := at.AddDate(0, 0, 3-(int(at.Weekday())+6)%7)
 		return fmt.Sprintf("%04dW%02d", thursday.Year(), (thursday.YearDay()+6)/7)
@@ -318,10 +321,7 @@ func labelOf(wall int64, unit calendar.Unit, start yearStart) string {
 		}
 		return fmt.Sprintf("%04dQ%d", year, quarter)
 	}
-	hour, minute, second := at.Clock()
-	width := map[calendar.Unit]int{calendar.Second: 14, calendar.Minute: 12, calendar.Hour: 10, calendar.Day: 8,
-		calendar.Month: 6}[unit]
-	return fmt.Sprintf("%04d%02d%02d%02d%02d%02d", year, month, day, hour, minute, second)[:width]
+	return at.Format(layouts[unit])
 }
 
 // Offsets that no zone has, and distant years.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/big"
 	"slices"
+	"strings"
 )
 
 // reference implements FF1.Encrypt as SP 800-38G describes it, step by step, for numeral strings of any length. It
@@ -16,24 +17,15 @@ type reference struct {
 }
 
 // num returns the integer that a numeral string represents.
-func (r reference) num(x []byte) *big.Int {
-	n := new(big.Int)
-	for _, numeral := range x {
-		n.Mul(n, big.NewInt(int64(r.radix)))
-		n.Add(n, big.NewInt(int64(numeral)))
-	}
+func (r reference) num(x string) *big.Int {
+	n, _ := new(big.Int).SetString(x, r.radix)
 	return n
 }
 
-// str is the inverse of num, for a string of m numerals. It changes n.
-func (r reference) str(m int, n *big.Int) []byte {
-	x := make([]byte, m)
-	for i := m - 1; i >= 0; i-- {
-		var numeral big.Int
-		n.DivMod(n, big.NewInt(int64(r.radix)), &numeral)
-		x[i] = byte(numeral.Int64())
-	}
-	return x
+// str is the inverse of num, for a string of m numerals.
+func (r reference) str(m int, n *big.Int) string {
+	x := n.Text(r.radix)
+	return strings.Repeat("0", m-len(x)) + x
 }
 
 // ciph encrypts the block x XOR y.
@@ -60,7 +52,7 @@ func (r reference) prf(x []byte) []byte {
 }
 
 // encrypt is algorithm 7. The comments have the numbers of its steps.
-func (r reference) encrypt(tweak, x []byte) []byte {
+func (r reference) encrypt(tweak []byte, x string) string {
 	n, t := len(x), len(tweak)
 	u := n / 2 // 1
 	v := n - u
@@ -92,5 +84,5 @@ func (r reference) encrypt(tweak, x []byte) []byte {
 		c.Mod(c, new(big.Int).Exp(big.NewInt(int64(r.radix)), big.NewInt(int64(m)), nil))
 		A, B = B, r.str(m, c) // 6.vii to 6.ix
 	}
-	return slices.Concat(A, B) // 7
+	return A + B // 7
 }

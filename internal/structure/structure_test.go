@@ -178,15 +178,6 @@ func TestSize(t *testing.T) {
 
 // receiver returns the name of a method's type.
 func receiver(d *ast.FuncDecl) string {
-	expr := d.Recv.List[0].Type
-	if star, ok := expr.(*ast.StarExpr); ok {
-		expr = star.X
-	}
-	switch expr := expr.(type) {
-	case *ast.IndexExpr:
-		return expr.X.(*ast.Ident).Name
-	case *ast.Ident:
-		return expr.Name
-	}
-	return ""
+	name, _, _ := strings.Cut(types.ExprString(d.Recv.List[0].Type), "[")
+	return strings.TrimPrefix(name, "*")
 }
