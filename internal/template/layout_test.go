@@ -23,8 +23,13 @@ var yearStarts = []calendar.YearStart{
 
 var april6 = calendar.NewYearStart(time.April, 6)
 
-// someYearStarts returns yearStarts, or one of them without SERIAL_TEST_LONG=1.
+// someYearStarts returns yearStarts, or one of them without SERIAL_TEST_LONG=1. The test must run in parallel, and it is
+// skipped with the race detector.
 func someYearStarts(t *testing.T) []calendar.YearStart {
+	t.Parallel()
+	if race.Enabled {
+		t.Skip("one goroutine computes, which leaves nothing for the race detector")
+	}
 	if redistest.Long() {
 		return yearStarts
 	}
@@ -111,10 +116,6 @@ var strictlyRefused = []string{
 // Every layout that is accepted determines the period. More tokens never determine less, so the test compares days only
 // for the smallest sets of tokens that determine it.
 func TestLayoutsThatDetermineThePeriod(t *testing.T) {
-	t.Parallel()
-	if race.Enabled {
-		t.Skip("one goroutine computes, which leaves nothing for the race detector")
-	}
 	sets := make([]tokenSet, 1<<len(dateTokens))
 	for i := range sets {
 		sets[i] = tokenSet(i)
@@ -159,10 +160,6 @@ func TestLayoutsThatDetermineThePeriod(t *testing.T) {
 // Other spellings of a token determine the same as the token, and the year in which a business year ends the same as
 // the year in which it begins. Hours, minutes and seconds determine the period only together with everything coarser.
 func TestSpellingsAndClocks(t *testing.T) {
-	t.Parallel()
-	if race.Enabled {
-		t.Skip("one goroutine computes, which leaves nothing for the race detector")
-	}
 	for _, start := range someYearStarts(t) {
 		determines := func(layout string, unit calendar.Unit) bool {
 			return template.Determines(layout, unit, start)
@@ -236,7 +233,6 @@ func TestTemplatesRefused(t *testing.T) {
 			"{type}{seq:8}{check:s10}1":           "this template prints 8 before it and 1 after it",
 			"{type}-{seq:8+}-{check:s10}":         "does not print a fixed number of digits",
 			"{type}{seq:4:base32}{check:luhn}":    "covers digits only, and the sequence is printed in base32",
-			"{type}{seq}{check:crc}":              "unknown check digit",
 			"{type}{seq}{check:luhn}{check:damm}": "{check} appears twice",
 			"{type}{seq}{type}":                   "{type} appears twice",
 			"{type}{seq}{number}":                 "unknown field {number}",
@@ -245,7 +241,6 @@ func TestTemplatesRefused(t *testing.T) {
 			"{type}{seq:10:base36}": `width "10"; want 1 to 9`,
 			"{type}{seq:04}":        `width "04"`, "{type}{seq:0}": `width "0"`,
 			"{type}{seq:4+:alpha}":                   "a sequence in alpha cannot grow",
-			"{type}{seq:4:hex}":                      `unknown alphabet "hex"`,
 			"{type}{seq":                             "the field {seq is not closed",
 			"{type}{seq}}":                           "a single } at byte 11",
 			"{type}{seq}\xff":                        "not valid UTF-8",
@@ -253,8 +248,7 @@ func TestTemplatesRefused(t *testing.T) {
 			"{type}-{date:yyyy'}'}-{seq}":            "the quote in ' is not closed",
 			"{type}-{date:yyyy'{'}-{seq}":            `"{" in a date layout`,
 
-			"yyyyMMMMdd": `unknown date token "MMMM"`, "yyyyMmdd": `unknown date token "m"`,
-			"yyyyMmmm": `unknown date token "mmm"`, "yyyyMMm": `unknown date token "m"`,
+			"yyyyMmdd": `unknown date token "m"`, "yyyyMmmm": `unknown date token "mmm"`, "yyyyMMm": `unknown date token "m"`,
 			"yyyy-ddd": `unknown date token "ddd"`, "BBB": `unknown date token "BBB"`,
 			"yyyySS": `unknown date token "SS"`, "RR": `unknown date token "RR"`, "yyyy-mmM": "M, which has no padding",
 			"yyyy'MMdd": "the quote in 'MMdd is not closed", "yyyy'''": "the quote in ' is not closed",
