@@ -19,19 +19,16 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-type yearStart struct {
-	month time.Month
-	day   int
-}
+var (
+	april1, april6 = calendar.NewYearStart(time.April, 1), calendar.NewYearStart(time.April, 6)
+	yearStarts     = []calendar.YearStart{
+		{}, calendar.NewYearStart(time.February, 15), april1, april6, calendar.NewYearStart(time.July, 1),
+		calendar.NewYearStart(time.October, 1), calendar.NewYearStart(time.December, 28),
+	}
+)
 
-var yearStarts = []yearStart{
-	{time.January, 1}, {time.February, 15}, {time.April, 1}, {time.April, 6}, {time.July, 1}, {time.October, 1},
-	{time.December, 28},
-}
-
-func newCalendar(loc *time.Location, unit calendar.Unit, dayStart time.Duration, from yearStart) calendar.Calendar {
-	return calendar.Calendar{Location: loc, Unit: unit, DayStart: int64(dayStart / time.Second),
-		YearStart: calendar.NewYearStart(from.month, from.day)}
+func newCalendar(loc *time.Location, unit calendar.Unit, day time.Duration, year calendar.YearStart) calendar.Calendar {
+	return calendar.Calendar{Location: loc, Unit: unit, DayStart: int64(day / time.Second), YearStart: year}
 }
 
 func location(t *testing.T, name string) *time.Location {
@@ -57,12 +54,12 @@ func requirePeriod(t *testing.T, c calendar.Calendar, label string, start, last 
 
 // Known periods, near changes of clocks and with unusual starts of days and years. TestPeriodsOfEveryZone covers more.
 func TestPeriods(t *testing.T) {
-	none, april := yearStarts[0], yearStart{time.April, 6}
+	none := calendar.YearStart{}
 	for _, c := range []struct {
 		zone        string
 		unit        calendar.Unit
 		dayStart    time.Duration
-		from        yearStart
+		from        calendar.YearStart
 		label       string
 		start, last string // its bounds, UTC
 	}{
@@ -84,11 +81,11 @@ func TestPeriods(t *testing.T) {
 		// 30 December does not exist in Apia, except as a business day, which lasts until 04:00 on 31 December.
 		{"Pacific/Apia", calendar.Day, 0, none, "20111231", "2011-12-30 10:00:00", "2011-12-31 09:59:59"},
 		{"Pacific/Apia", calendar.Day, 4 * time.Hour, none, "20111230", "2011-12-30 10:00:00", "2011-12-30 13:59:59"},
-		{"UTC", calendar.Week, 0, april, "2025W01", "2024-12-30 00:00:00", "2025-01-05 23:59:59"},
-		{"UTC", calendar.Quarter, 0, yearStart{time.April, 1}, "2023Q4", "2024-01-01 00:00:00", "2024-03-31 23:59:59"},
-		{"UTC", calendar.HalfYear, 0, april, "2024H2", "2024-10-06 00:00:00", "2025-04-05 23:59:59"},
-		{"UTC", calendar.Year, 0, april, "2024", "2024-04-06 00:00:00", "2025-04-05 23:59:59"},
-		{"UTC", calendar.Month, 0, april, "202404", "2024-04-01 00:00:00", "2024-04-30 23:59:59"},
+		{"UTC", calendar.Week, 0, april6, "2025W01", "2024-12-30 00:00:00", "2025-01-05 23:59:59"},
+		{"UTC", calendar.Quarter, 0, april1, "2023Q4", "2024-01-01 00:00:00", "2024-03-31 23:59:59"},
+		{"UTC", calendar.HalfYear, 0, april6, "2024H2", "2024-10-06 00:00:00", "2025-04-05 23:59:59"},
+		{"UTC", calendar.Year, 0, april6, "2024", "2024-04-06 00:00:00", "2025-04-05 23:59:59"},
+		{"UTC", calendar.Month, 0, april6, "202404", "2024-04-01 00:00:00", "2024-04-30 23:59:59"},
 	} {
 		start, err := time.Parse(time.DateTime, c.start)
 		require.NoError(t, err)
@@ -129,9 +126,9 @@ func TestHasPeriod(t *testing.T) {
 	} {
 		at, err := time.Parse(time.RFC3339, c.at)
 		require.NoError(t, err)
-		require.Equal(t, c.want, newCalendar(c.zone, c.unit, c.dayStart, yearStarts[0]).HasPeriod(at), "%+v", c)
+		require.Equal(t, c.want, newCalendar(c.zone, c.unit, c.dayStart, calendar.YearStart{}).HasPeriod(at), "%+v", c)
 	}
-	require.False(t, newCalendar(time.UTC, calendar.Day, 0, yearStarts[0]).HasPeriod(time.Unix(1<<62, 0)))
+	require.False(t, newCalendar(time.UTC, calendar.Day, 0, calendar.YearStart{}).HasPeriod(time.Unix(1<<62, 0)))
 }
 
 // In every zone, around every change of its offset, the period of an instant belongs to the latest time that a wall
@@ -256,14 +253,14 @@ func (h *history) checkAround(t *testing.T, i int) {
 			}
 			c := newCalendar(h.loc, unit, dayStart, from)
 			for _, at := range instants {
-				h.check(t, c, from, at)
+				h.check(t, c, at)
 			}
 			// Times that the clock skipped have no period, unless the clock has shown another time with the same label.
 			before, after := h.shown(at-1), h.shown(at)
 			if step <= 0 || before == after {
 				continue
 			}
-			label := func(wall int64) string { return labelOf(wall-c.DayStart, unit, from) }
+			label := func(wall int64) string { return labelOf(wall-c.DayStart, c) }
 			for _, wall := range []int64{before, before + 1, after - 1, after} {
 				exists := label(wall) == label(before) || label(wall) == label(after)
 				p := c.Beginning(time.Unix(wall-c.DayStart, 0).UTC())
@@ -276,8 +273,8 @@ func (h *history) checkAround(t *testing.T, i int) {
 }
 
 // check compares the period that contains an instant, and its neighbours, with the history.
-func (h *history) check(t *testing.T, c calendar.Calendar, from yearStart, at int64) {
-	label := func(at int64) string { return labelOf(h.shown(at)-c.DayStart, c.Unit, from) }
+func (h *history) check(t *testing.T, c calendar.Calendar, at int64) {
+	label := func(at int64) string { return labelOf(h.shown(at)-c.DayStart, c) }
 	p := c.At(time.Unix(at, 0))
 	previous, next := c.Previous(p), c.Next(p)
 	before, want, after := label(p.Start-1), label(at), label(p.End)
@@ -295,33 +292,27 @@ func (h *history) check(t *testing.T, c calendar.Calendar, from yearStart, at in
 var layouts = map[calendar.Unit]string{calendar.Second: "20060102150405", calendar.Minute: "200601021504",
 	calendar.Hour: "2006010215", calendar.Day: "20060102", calendar.Month: "200601"}
 
-// labelOf returns the label of a wall-clock time. Labels of one unit sort as time does.
-func labelOf(wall int64, unit calendar.Unit, start yearStart) string {
-	at := time.Unix(wall, 0).UTC()
-	switch year := at.Year(); unit {
+// labelOf returns the label of a date and time. Labels of one unit sort as time does.
+func labelOf(wall int64, c calendar.Calendar) string {
+	at, start := time.Unix(wall, 0).UTC(), c.YearStart
+	switch year := at.Year(); c.Unit {
 	case calendar.Week: // a week belongs to the year of its Thursday
 		thursday := at.AddDate(0, 0, 3-(int(at.Weekday())+6)%7)
 		return fmt.Sprintf("%04dW%02d", thursday.Year(), (thursday.YearDay()+6)/7)
 	case calendar.Quarter, calendar.HalfYear, calendar.Year:
-		begins := func(year, quarter int) bool {
-			return !at.Before(time.Date(year, start.month+time.Month(3*(quarter-1)), start.day, 0, 0, 0, 0, time.UTC))
+		quarters := 4*year + 3 // since the business year 0
+		for at.Before(time.Date(0, time.Month(1+start.Month+3*quarters), 1+start.Day, 0, 0, 0, 0, time.UTC)) {
+			quarters--
 		}
-		if !begins(year, 1) {
-			year--
-		}
-		quarter := 1
-		for quarter < 4 && begins(year, quarter+1) {
-			quarter++
-		}
-		if unit == calendar.Year {
+		switch year = quarters / 4; c.Unit {
+		case calendar.Year:
 			return fmt.Sprintf("%04d", year)
+		case calendar.HalfYear:
+			return fmt.Sprintf("%04dH%d", year, 1+quarters%4/2)
 		}
-		if unit == calendar.HalfYear {
-			return fmt.Sprintf("%04dH%d", year, map[bool]int{false: 1, true: 2}[quarter > 2])
-		}
-		return fmt.Sprintf("%04dQ%d", year, quarter)
+		return fmt.Sprintf("%04dQ%d", year, 1+quarters%4)
 	}
-	return at.Format(layouts[unit])
+	return at.Format(layouts[c.Unit])
 }
 
 // Offsets that no zone has, and distant years.
@@ -332,7 +323,7 @@ func TestPeriodsOfFixedZones(t *testing.T) {
 			for unit := calendar.Second; unit.Valid(); unit++ {
 				if unit != calendar.Never {
 					at := time.Date(year, 2, 28, 12, 34, 56, 0, h.loc).Unix()
-					h.check(t, newCalendar(h.loc, unit, 0, yearStarts[3]), yearStarts[3], at)
+					h.check(t, newCalendar(h.loc, unit, 0, april6), at)
 				}
 			}
 		}
@@ -355,7 +346,7 @@ func TestNames(t *testing.T) {
 			}
 		}
 	}
-	april := newCalendar(nil, calendar.Year, 4*time.Hour, yearStart{time.April, 1})
+	april := newCalendar(nil, calendar.Year, 4*time.Hour, april1)
 	require.Zero(t, april.With(calendar.Hour).DayStart)
 	require.Equal(t, april.DayStart, april.With(calendar.Day).DayStart)
 	require.Equal(t, 2025, april.YearStart.EndOf(2024))
@@ -393,10 +384,10 @@ func TestPeriodName(t *testing.T) {
 		calendar.HalfYear: "half-year 2 of business year 2024", calendar.Year: "business year 2024",
 		calendar.Never: "all time",
 	} {
-		c := newCalendar(loc, unit, 0, yearStart{time.April, 6})
+		c := newCalendar(loc, unit, 0, april6)
 		p := c.At(at)
 		require.Equal(t, want, c.PeriodName(p, time.Unix(p.Start, 0).In(loc), time.Unix(p.End, 0).In(loc)))
 	}
-	c := newCalendar(loc, calendar.HalfYear, 0, yearStarts[0])
+	c := newCalendar(loc, calendar.HalfYear, 0, calendar.YearStart{})
 	require.Equal(t, "half-year 2 of 2024", c.PeriodName(c.At(at), at, at))
 }

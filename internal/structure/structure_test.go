@@ -139,24 +139,22 @@ func TestSize(t *testing.T) {
 			}
 			end := set.Position(s.tree.FileEnd).Line
 			assert.LessOrEqual(t, end, 350, "lines of %s in %s", s.name, dir)
-			for _, d := range s.tree.Decls {
-				switch d := d.(type) {
+			ast.Inspect(s.tree, func(n ast.Node) bool {
+				switch n := n.(type) {
 				case *ast.FuncDecl:
-					length := set.Position(d.End()).Line - set.Position(d.Pos()).Line + 1
-					assert.LessOrEqual(t, length, 60, "lines of %s in %s", d.Name.Name, dir)
-					if d.Recv != nil {
-						methods[receiver(d)]++
+					length := set.Position(n.End()).Line - set.Position(n.Pos()).Line + 1
+					assert.LessOrEqual(t, length, 60, "lines of %s in %s", n.Name.Name, dir)
+					if n.Recv != nil {
+						methods[receiver(n)]++
 					}
-				case *ast.GenDecl:
-					for _, spec := range d.Specs {
-						named, ok := spec.(*ast.TypeSpec)
-						if ok && ast.IsExported(named.Name.Name) && dir != "." && !named.Assign.IsValid() {
-							assert.Empty(t, typesOf[named.Name.Name], "type %s of %s", named.Name.Name, dir)
-							typesOf[named.Name.Name] = dir
-						}
+				case *ast.TypeSpec:
+					if ast.IsExported(n.Name.Name) && dir != "." && !n.Assign.IsValid() {
+						assert.Empty(t, typesOf[n.Name.Name], "type %s of %s", n.Name.Name, dir)
+						typesOf[n.Name.Name] = dir
 					}
 				}
-			}
+				return true
+			})
 		}
 		for name, n := range methods {
 			if name != "Generator" {
