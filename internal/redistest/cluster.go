@@ -39,7 +39,7 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 	}
 	for _, s := range c.Servers {
 		// This takes at least two seconds, because a master rejects clients for that long after its start.
-		s.await(t, "CLUSTER INFO", "state:ok\r", "slots_ok:16384\r", "known_nodes:3\r", "size:3\r")
+		s.await(t, "state:ok\r", "slots_ok:16384\r", "known_nodes:3\r", "size:3\r")
 	}
 	return c
 }
@@ -65,25 +65,18 @@ func (s *Server) insist(t testing.TB, args ...any) (reply string) {
 	return reply
 }
 
-// await repeats a command until its reply contains all texts.
-func (s *Server) await(t testing.TB, command string, texts ...string) {
+// await waits until the reply to CLUSTER INFO contains all texts.
+func (s *Server) await(t testing.TB, texts ...string) {
 	t.Helper()
-	eventually(t, command, func() error {
-		reply, err := s.Do(words(command)...).Text()
+	eventually(t, "cluster", func() error {
+		info, err := s.Do("CLUSTER", "INFO").Text()
 		for _, text := range texts {
-			if err == nil && !strings.Contains(reply, text) {
-				err = fmt.Errorf("%s: no %s in\n%s", s.Addr(), text, reply)
+			if err == nil && !strings.Contains(info, text) {
+				err = fmt.Errorf("%s: no %s in\n%s", s.Addr(), text, info)
 			}
 		}
 		return err
 	})
-}
-
-func words(command string) (args []any) {
-	for word := range strings.FieldsSeq(command) {
-		args = append(args, word)
-	}
-	return args
 }
 
 // Addrs returns the addresses of the nodes.
