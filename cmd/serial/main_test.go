@@ -58,13 +58,8 @@ func issued(t *testing.T, n int) (m *miniredis.Miniredis, e environment, day str
 	return m, e, now.In(zone).Format("20060102")
 }
 
-// refused returns an address at which no server is listening.
-func refused(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
-}
+// unreachable is an address at which no server is listening.
+const unreachable = "127.0.0.1:1"
 
 // Without -tz, parse must use the time zone of this machine, and so must a command without a Redis.
 func TestZoneOfThisMachine(t *testing.T) {
@@ -102,7 +97,7 @@ func TestBinary(t *testing.T) {
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		return cmd, &out, &errs
 	}
-	nobody := "redis://" + refused(t)
+	nobody := "redis://" + unreachable
 	for _, row := range []struct {
 		code           int
 		stdout, stderr string

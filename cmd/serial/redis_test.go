@@ -10,29 +10,10 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial/serialcmd"
 )
-
-// A URL can describe a server, a Sentinel or a Cluster.
-func TestURL(t *testing.T) {
-	client, err := dial("rediss://h:1/2")
-	require.NoError(t, err)
-	o := client.(*redis.Client).Options()
-	require.Equal(t, "h:1", o.Addr)
-	require.Equal(t, 2, o.DB)
-	require.NotNil(t, o.TLSConfig)
-
-	client, err = dial("redis://h:1?master_name=m&addr=i:2")
-	require.NoError(t, err)
-	require.Equal(t, "FailoverClient", client.(*redis.Client).Options().Addr)
-
-	client, err = dial("redis://u:p@h:1?addr=i:2&addr=j:3")
-	require.NoError(t, err)
-	require.Equal(t, []string{"h:1", "i:2", "j:3"}, client.(*redis.ClusterClient).Options().Addrs)
-}
 
 // A server, a Cluster of one node, and a server with a Unix socket must issue numbers.
 func TestServers(t *testing.T) {
@@ -64,8 +45,8 @@ func TestServers(t *testing.T) {
 // If no server can be reached, the error must contain the cause, and must come before the time of a call is over.
 func TestUnreachable(t *testing.T) {
 	for _, url := range []string{
-		"rediss://" + refused(t), "unix://" + t.TempDir() + "/redis@1.sock", "redis://" + refused(t) + "?addr=" + refused(t),
-		"redis://" + refused(t) + "?master_name=m", "redis://u:%2F%3F%23%40%25hunter2@" + refused(t),
+		"rediss://" + unreachable, "unix://" + t.TempDir() + "/redis@1.sock", "redis://" + unreachable + "?addr=" + unreachable,
+		"redis://" + unreachable + "?master_name=m", "redis://u:%2F%3F%23%40%25hunter2@" + unreachable,
 	} {
 		t.Run(url, func(t *testing.T) {
 			t.Parallel()
