@@ -11,7 +11,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -281,25 +280,13 @@ func TestInputRefused(t *testing.T) {
 	}
 }
 
-// metered counts the bytes that are read.
-type metered struct {
-	io.Reader
-	read atomic.Int64
-}
-
-func (m *metered) Read(b []byte) (int, error) {
-	n, err := m.Reader.Read(b)
-	m.read.Add(int64(n))
-	return n, err
-}
-
 // A closing quote is missing, so the rest of the file is one field. After 1 MB, this must cause an error, so that the
 // command does not need much memory.
 func TestLongFields(t *testing.T) {
 	_, e, day := issued(t, 1)
 	one, file := "IS"+day+"0001", t.TempDir()+"/one.txt"
 	require.NoError(t, os.WriteFile(file, []byte(one), 0o600))
-	text := strings.Repeat(one+",some text\n", 10<<20/26)
+	text := strings.Repeat(one+",some text\n", 40<<20/26) // to read it all, 32 MB would not be enough
 	for _, row := range []struct {
 		begins string
 		args   []string
@@ -308,16 +295,15 @@ func TestLongFields(t *testing.T) {
 		{"number,note\n\n" + one + ",=\"", []string{"audit", "-column", "number", "IS"}},
 		{"first,last,reason\n\n2,3,\"", []string{"audit", "IS", file, "-explained", "-"}},
 	} {
-		rest := &metered{Reader: strings.NewReader(text)}
+		stdin := struct{ io.Reader }{strings.NewReader(row.begins + text)} // without WriteTo, which would copy it
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		var out, errs strings.Builder
-		code := start(t.Context(), e, row.args, io.MultiReader(strings.NewReader(row.begins), rest), &out, &errs)
+		code := start(t.Context(), e, row.args, stdin, &out, &errs)
 		runtime.ReadMemStats(&after)
 		require.Equal(t, 1, code)
 		require.Contains(t, errs.String(), "a field that begins on line 3 has more than 1 MB, the maximum")
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20))
-		require.Less(t, rest.read.Load(), int64(5<<20))
 	}
 	e["stdin"] = "number,note\r\n" + one + ",\"" + strings.Repeat("x,\n=", 1<<18) + "\"\r\n" // 1 MB
 	e.exits(t, 0, "audit", "-column", "number", "IS")
