@@ -1,6 +1,7 @@
 package sqlledger_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -52,22 +53,29 @@ type database struct {
 // use servers on the usual ports. If a server is missing, the test is skipped or, with SERIAL_REQUIRE_SQL=1, fails.
 func each(t *testing.T, test func(t *testing.T, d *database)) {
 	onServers(t, test)
-	t.Run("SQLite", func(t *testing.T) { test(t, sqlite3(t)) })
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		test(t, sqlite3(t))
+	})
 }
 
 // onServers runs a test on every dialect that has a server, and thus has rights, schemas and row locks.
 func onServers(t *testing.T, test func(t *testing.T, d *database)) {
-	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgres(t)) })
-	t.Run("MySQL", func(t *testing.T) { test(t, mariadb(t)) })
+	for name, open := range map[string]func(*testing.T) *database{"PostgreSQL": postgres, "MySQL": mariadb} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t))
+		})
+	}
 }
 
 func postgres(t *testing.T) *database {
-	dsn := env("SERIAL_POSTGRES_DSN", "postgres://postgres@127.0.0.1:5432/test?sslmode=disable")
+	dsn := cmp.Or(os.Getenv("SERIAL_POSTGRES_DSN"), "postgres://postgres@127.0.0.1:5432/test?sslmode=disable")
 	return onServer(t, &database{dialect: sqlledger.PostgreSQL, dsn: dsn}, "CREATE SCHEMA", "DROP SCHEMA", "CASCADE")
 }
 
 func mariadb(t *testing.T) *database {
-	dsn := env("SERIAL_MYSQL_DSN", "root@tcp(127.0.0.1:3306)/")
+	dsn := cmp.Or(os.Getenv("SERIAL_MYSQL_DSN"), "root@tcp(127.0.0.1:3306)/")
 	return onServer(t, &database{dialect: sqlledger.MySQL, dsn: dsn}, "CREATE DATABASE", "DROP DATABASE", "")
 }
 
@@ -99,13 +107,6 @@ func onServer(t *testing.T, d *database, create, drop, how string) *database {
 		require.NoError(t, onlyErr(server.Exec(drop+" "+d.name+" "+how)))
 	})
 	return d
-}
-
-func env(name, otherwise string) string {
-	if v := os.Getenv(name); v != "" {
-		return v
-	}
-	return otherwise
 }
 
 // A statement is the text that is to be executed on a connection.
@@ -198,7 +199,7 @@ func (d *database) connector(h hook, init ...string) (*connector, error) {
 			return nil, err
 		}
 		config.DBName = d.name
-		config.Logger = silent{}
+		config.Logger = &mysql.NopLogger{}
 		mc, err := mysql.NewConnector(config)
 		if err != nil {
 			return nil, err
@@ -209,11 +210,6 @@ func (d *database) connector(h hook, init ...string) (*connector, error) {
 	}
 	return c, nil
 }
-
-// silent discards messages about the connections that a test breaks.
-type silent struct{}
-
-func (silent) Print(...any) {}
 
 // with returns a copy of d with an additional parameter in its DSN.
 func (d *database) with(parameter string) *database {
@@ -274,21 +270,25 @@ func (c *hookedConn) CheckNamedValue(v *driver.NamedValue) error {
 	return driver.ErrSkip
 }
 
-func (c *hookedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Result,
-	err error) {
+// hooked calls the hook of a connection instead of run, which executes a text.
+func hooked[T any](c *hookedConn, query string, run func(query string) (T, error)) (r T, err error) {
 	err = c.hook(&statement{query, func(query string) (err error) {
-		r, err = c.innerConn.ExecContext(ctx, query, args)
+		r, err = run(query)
 		return err
 	}, c.innerConn})
 	return r, err
 }
 
-func (c *hookedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Rows,
-	err error) {
-	err = c.hook(&statement{query, func(query string) (err error) {
-		r, err = c.innerConn.QueryContext(ctx, query, args)
-		return err
-	}, c.innerConn})
+func (c *hookedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	return hooked(c, query, func(query string) (driver.Result, error) {
+		return c.innerConn.ExecContext(ctx, query, args)
+	})
+}
+
+func (c *hookedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	r, err := hooked(c, query, func(query string) (driver.Rows, error) {
+		return c.innerConn.QueryContext(ctx, query, args)
+	})
 	if err != nil && r != nil { // the reply is lost
 		_, r = r.Close(), nil
 	}
@@ -296,10 +296,6 @@ func (c *hookedConn) QueryContext(ctx context.Context, query string, args []driv
 }
 
 // database/sql calls PrepareContext if a driver does not take arguments directly.
-func (c *hookedConn) PrepareContext(ctx context.Context, query string) (s driver.Stmt, err error) {
-	err = c.hook(&statement{query, func(query string) (err error) {
-		s, err = c.innerConn.PrepareContext(ctx, query)
-		return err
-	}, c.innerConn})
-	return s, err
+func (c *hookedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	return hooked(c, query, func(query string) (driver.Stmt, error) { return c.innerConn.PrepareContext(ctx, query) })
 }

@@ -22,7 +22,15 @@ import (
 const day = "20211024"
 
 func TestReserve(t *testing.T) {
-	each(t, func(t *testing.T, d *database) { reserves(t, d.ledger(t, nil)) })
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t, nil)
+		l := newLedger(t, d, db)
+		reserves(t, l)
+		// If the last sequence of a block would not fit into the column, Reserve must fail, and reserve nothing.
+		execSQL(t, db, fmt.Sprintf("UPDATE serial_ledger SET last = %d", int64(math.MaxInt64-10)))
+		require.Error(t, onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 11))))
+		requireResult(t, int64(math.MaxInt64-10))(l.Reserve(t.Context(), days("IS", day, 0, 10)))
+	})
 }
 
 // reserves checks what every ledger must do for a single caller. The ledger must be empty.
@@ -213,48 +221,40 @@ func TestConnections(t *testing.T) {
 	})
 }
 
+// These calls must fail before they use the database, so none is needed.
 func TestRefused(t *testing.T) {
-	// These calls fail before they use the database, so none is needed.
 	l, err := sqlledger.New(new(sql.DB), sqlledger.MySQL)
 	require.NoError(t, err)
-	for _, s := range []struct {
-		series, period string
-		above, n       int64
-		why            string
-	}{
-		{"", day, 0, 1, "sqlledger: the length of Series is 0: want 1 to 255"},
-		{strings.Repeat("x", 256), day, 0, 1, "sqlledger: the length of Series is 256: want 1 to 255"},
-		{"IS", "", 0, 1, "sqlledger: the length of Period is 0: want 1 to 64"},
-		{"IS", strings.Repeat("é", 32) + "1", 0, 1, "sqlledger: the length of Period is 65: want 1 to 64"},
-		{"IS", day, -1, 1, "sqlledger: Above is -1: want 0 to 999999999999999"},
-		{"IS", day, maxSeq + 1, 1, "sqlledger: Above is 1000000000000000: want 0 to 999999999999999"},
-		{"IS", day, 0, 0, "sqlledger: N is 0: want 1 to 999999999999999"},
-		{"IS", day, 0, math.MaxInt64, "sqlledger: N is 9223372036854775807: want 1 to 999999999999999"},
+	const seqs = ": want 0 to 999999999999999"
+	for why, change := range map[string]func(*serial.Reservation){
+		"the length of Series is 0: want 1 to 255":            func(r *serial.Reservation) { r.Series = "" },
+		"the length of Series is 256: want 1 to 255":          func(r *serial.Reservation) { r.Series = strings.Repeat("x", 256) },
+		"the length of Period is 0: want 1 to 64":             func(r *serial.Reservation) { r.Period = "" },
+		"the length of Period is 65: want 1 to 64":            func(r *serial.Reservation) { r.Period = strings.Repeat("é", 32) + "1" },
+		"the length of Calendar is 0: want 1 to 64":           func(r *serial.Reservation) { r.Calendar = "" },
+		"the length of Calendar is 65: want 1 to 64":          func(r *serial.Reservation) { r.Calendar = strings.Repeat("x", 65) },
+		"the length of Print is 0: want 1 to 64":              func(r *serial.Reservation) { r.Print = "" },
+		"the length of Print is 65: want 1 to 64":             func(r *serial.Reservation) { r.Print = strings.Repeat("x", 65) },
+		"Above is -1" + seqs:                                  func(r *serial.Reservation) { r.Above = -1 },
+		"Above is 1000000000000000" + seqs:                    func(r *serial.Reservation) { r.Above = maxSeq + 1 },
+		"N is 0: want 1 to 999999999999999":                   func(r *serial.Reservation) { r.N = 0 },
+		"N is 9223372036854775807: want 1 to 999999999999999": func(r *serial.Reservation) { r.N = math.MaxInt64 },
 	} {
-		require.EqualError(t, onlyErr(l.Reserve(t.Context(), days(s.series, s.period, s.above, s.n))), s.why)
-	}
-	for length, text := range map[int]string{0: "", 65: strings.Repeat("x", 65)} {
 		r := days("IS", day, 0, 1)
-		r.Calendar = text
-		_, err := l.Reserve(t.Context(), r)
-		require.EqualError(t, err, fmt.Sprintf("sqlledger: the length of Calendar is %d: want 1 to 64", length))
-		r = days("IS", day, 0, 1)
-		r.Print = text
-		_, err = l.Reserve(t.Context(), r)
-		require.EqualError(t, err, fmt.Sprintf("sqlledger: the length of Print is %d: want 1 to 64", length))
+		change(&r)
+		require.EqualError(t, onlyErr(l.Reserve(t.Context(), r)), "sqlledger: "+why)
 	}
-	require.EqualError(t, onlyErr(sqlledger.NewRegister(nil, sqlledger.SQLite)), "sqlledger: the database is nil")
-	require.EqualError(t, onlyErr(sqlledger.NewRegister(new(sql.DB), 4)),
-		"sqlledger: there is no dialect 4; want PostgreSQL, MySQL or SQLite")
 	_, err = l.Purge(t.Context(), 72*time.Hour-1)
 	require.EqualError(t, err, "sqlledger: purge: an age of 71h59m59.999999999s: want 72h0m0s or more")
 }
 
 func TestNew(t *testing.T) {
 	require.EqualError(t, onlyErr(sqlledger.New(nil, sqlledger.SQLite)), "sqlledger: the database is nil")
+	require.EqualError(t, onlyErr(sqlledger.NewRegister(nil, sqlledger.SQLite)), "sqlledger: the database is nil")
 	for _, d := range []sqlledger.Dialect{0, 4, -1} {
-		require.EqualError(t, onlyErr(sqlledger.New(new(sql.DB), d)), fmt.Sprintf("sqlledger: there is no dialect %d; "+
-			"want PostgreSQL, MySQL or SQLite", d))
+		unknown := fmt.Sprintf("sqlledger: there is no dialect %d; want PostgreSQL, MySQL or SQLite", d)
+		require.EqualError(t, onlyErr(sqlledger.New(new(sql.DB), d)), unknown)
+		require.EqualError(t, onlyErr(sqlledger.NewRegister(new(sql.DB), d)), unknown)
 	}
 	table := func(d sqlledger.Dialect, name string) error {
 		return onlyErr(sqlledger.New(new(sql.DB), d, sqlledger.WithTable(name)))
@@ -263,8 +263,7 @@ func TestNew(t *testing.T) {
 		require.NoError(t, table(sqlledger.MySQL, name))
 	}
 	for _, name := range []string{"a.b.c", "", ".ledger", "ledger.", "2ledger", "led`ger", `led"ger`, "led ger",
-		"ledger\n",
-		"lédger", strings.Repeat("x", 64)} {
+		"ledger\n", "lédger", strings.Repeat("x", 64)} {
 		require.ErrorContains(t, table(sqlledger.PostgreSQL, name), "want 1 to 63 ASCII letters", name)
 	}
 	require.Error(t, table(sqlledger.SQLite, "shop.ledger"))
@@ -311,19 +310,6 @@ func TestTables(t *testing.T) {
 			require.NoError(t, r.Explain(t.Context(), void(2)))
 			require.Equal(t, []serial.Explanation{void(2)}, list(t, r))
 		}
-	})
-}
-
-// If the last sequence of a block would not fit into the column, Reserve must fail, and the stored sequence must stay
-// the same.
-func TestOverflow(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		db := d.open(t, nil)
-		l := newLedger(t, d, db)
-		require.NoError(t, onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 1))))
-		execSQL(t, db, fmt.Sprintf("UPDATE serial_ledger SET last = %d", int64(math.MaxInt64-10)))
-		require.Error(t, onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 11))))
-		requireResult(t, int64(math.MaxInt64-10))(l.Reserve(t.Context(), days("IS", day, 0, 10)))
 	})
 }
 
