@@ -120,9 +120,7 @@ func TestLossy(t *testing.T) {
 			d := s.open(t)
 			db := d.open(t, nil)
 			db.SetMaxOpenConns(1)
-			for _, query := range s.before {
-				execSQL(t, db, query)
-			}
+			execSQL(t, db, s.before...)
 			l := d.ledgerOn(t, db)
 			refused(t, l, s.why)
 			if s.why == inMemory {

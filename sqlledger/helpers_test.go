@@ -146,8 +146,25 @@ func (s *statement) ask(query string) (string, error) {
 // open returns a pool of new connections to d, which is closed when the test ends. It executes init on each connection.
 func (d *database) open(t *testing.T, h hook, init ...string) *sql.DB {
 	t.Helper()
-	c, err := d.connector(h, init...)
-	require.NoError(t, err)
+	c := &connector{hook: h, init: init}
+	switch d.dialect {
+	case sqlledger.PostgreSQL:
+		config, err := pgx.ParseConfig(d.dsn)
+		require.NoError(t, err)
+		if d.name != "" {
+			config.RuntimeParams["search_path"] = d.name
+		}
+		c.connect = stdlib.GetConnector(*config).Connect
+	case sqlledger.MySQL:
+		config, err := mysql.ParseDSN(d.dsn)
+		require.NoError(t, err)
+		config.DBName, config.Logger = d.name, &mysql.NopLogger{}
+		mc, err := mysql.NewConnector(config)
+		require.NoError(t, err)
+		c.connect = mc.Connect
+	default:
+		c.connect = func(context.Context) (driver.Conn, error) { return sqliteDriver.Open(d.dsn) }
+	}
 	db := sql.OpenDB(c)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
@@ -181,43 +198,10 @@ func (d *database) ledgerOn(t *testing.T, db *sql.DB, opts ...sqlledger.Option) 
 	return l
 }
 
-func (d *database) connector(h hook, init ...string) (*connector, error) {
-	c := &connector{hook: h, init: init}
-	switch d.dialect {
-	case sqlledger.PostgreSQL:
-		config, err := pgx.ParseConfig(d.dsn)
-		if err != nil {
-			return nil, err
-		}
-		if d.name != "" {
-			config.RuntimeParams["search_path"] = d.name
-		}
-		c.connect = stdlib.GetConnector(*config).Connect
-	case sqlledger.MySQL:
-		config, err := mysql.ParseDSN(d.dsn)
-		if err != nil {
-			return nil, err
-		}
-		config.DBName = d.name
-		config.Logger = &mysql.NopLogger{}
-		mc, err := mysql.NewConnector(config)
-		if err != nil {
-			return nil, err
-		}
-		c.connect = mc.Connect
-	default:
-		c.connect = func(context.Context) (driver.Conn, error) { return sqliteDriver.Open(d.dsn) }
-	}
-	return c, nil
-}
-
 // with returns a copy of d with an additional parameter in its DSN.
 func (d *database) with(parameter string) *database {
 	e := *d
-	if e.dsn += "?"; strings.Count(e.dsn, "?") > 1 {
-		e.dsn = d.dsn + "&"
-	}
-	e.dsn += parameter
+	e.dsn += map[bool]string{true: "&", false: "?"}[strings.Contains(d.dsn, "?")] + parameter
 	return &e
 }
 

@@ -1,13 +1,11 @@
 package sqlledger_test
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -72,6 +70,7 @@ const maxSeq = 999_999_999_999_999
 func TestSettings(t *testing.T) {
 	run := func(name string, open func(*testing.T) *database, dsn string, init ...string) {
 		t.Run(name+"/"+dsn+strings.Join(init, ""), func(t *testing.T) {
+			t.Parallel()
 			d := open(t)
 			if name == "SQLite" {
 				d = d.with(dsn)
@@ -154,24 +153,15 @@ func onlyMariaDB(t *testing.T) *database {
 	return d
 }
 
-// A block is the result of a reservation: the sequence before the block, and the size of the block.
-type block struct{ after, n int64 }
-
-// requireTiled checks that the blocks cover the sequences from 1 to the sum of their sizes, each exactly once.
-func requireTiled(t *testing.T, blocks []block) {
-	t.Helper()
-	slices.SortFunc(blocks, func(a, b block) int { return cmp.Compare(a.after, b.after) })
-	end := int64(0)
-	for _, b := range blocks {
-		require.Equal(t, end, b.after, "of %v", blocks)
-		end += b.n
-	}
-}
-
 // Many connections reserve at the same time for new series, with settings that make transactions fail. For the last
-// series, half of them use another calendar, and only one of the two calendars can succeed there.
+// series, half of them use another calendar, and only one of the two calendars can succeed there. They also add the
+// same explanations. None of these calls may fail, and each explanation must be stored once.
 func TestConnections(t *testing.T) {
 	const callers, series, rounds = 8, 3, 3
+	type block struct {
+		series string
+		after  int64
+	}
 	settings := map[sqlledger.Dialect][]string{
 		sqlledger.PostgreSQL: {"SET default_transaction_isolation = 'serializable'"},
 		sqlledger.MySQL: {"SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
@@ -181,16 +171,21 @@ func TestConnections(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		for v, init := range append([]string{"SELECT 1"}, settings[d.dialect]...) {
 			d.ledger(t, nil)
+			register := newRegister(t, d, d.open(t, nil))
 			var mu sync.Mutex
-			blocks, calendars := map[string][]block{}, map[string]int{}
+			sizes, calendars := map[block]int64{}, map[string]int{}
 			var wg sync.WaitGroup
 			for i := range callers {
-				l := d.ledgerOn(t, d.open(t, nil, init))
+				db := d.open(t, nil, init)
+				l, r := d.ledgerOn(t, db), d.registerOn(t, db)
 				wg.Go(func() {
-					for r := range rounds * series {
-						s := days(fmt.Sprint(v, " ", (r+i)%series), day, 0, int64(1+i+r))
-						if (r+i)%series == series-1 {
+					for round := range rounds * series {
+						s := days(fmt.Sprint(v, " ", (round+i)%series), day, 0, int64(1+i+round))
+						if (round+i)%series == series-1 {
 							s.Calendar, s.Period = []string{"days", "weeks"}[i%2], fmt.Sprint(i)
+						}
+						if err := r.Explain(context.Background(), void(int64(1+10*v+(round+i)%4))); err != nil {
+							t.Error(err)
 						}
 						after, err := l.Reserve(context.Background(), s)
 						mu.Lock()
@@ -201,22 +196,26 @@ func TestConnections(t *testing.T) {
 						case err != nil:
 							t.Error(err)
 						default:
-							blocks[s.Series] = append(blocks[s.Series], block{after, s.N})
+							sizes[block{s.Series, after}] = s.N
 						}
 						mu.Unlock()
 					}
 				})
 			}
 			wg.Wait()
-			require.Len(t, blocks, series-1)
-			for _, b := range blocks {
-				require.Len(t, b, callers*rounds)
-				requireTiled(t, b)
+			require.Len(t, sizes, (series-1)*callers*rounds)
+			for i := range series - 1 { // the blocks follow each other
+				b := block{fmt.Sprint(v, " ", i), 0}
+				for range callers * rounds {
+					require.Contains(t, sizes, b)
+					b.after += sizes[b]
+				}
 			}
 			require.Len(t, calendars, 1)
 			for _, n := range calendars {
 				require.Equal(t, callers/2*rounds, n)
 			}
+			require.Len(t, list(t, register), 4*(v+1))
 		}
 	})
 }
@@ -226,15 +225,16 @@ func TestRefused(t *testing.T) {
 	l, err := sqlledger.New(new(sql.DB), sqlledger.MySQL)
 	require.NoError(t, err)
 	const seqs = ": want 0 to 999999999999999"
+	long, accented := strings.Repeat("x", 256), strings.Repeat("é", 32)
 	for why, change := range map[string]func(*serial.Reservation){
 		"the length of Series is 0: want 1 to 255":            func(r *serial.Reservation) { r.Series = "" },
-		"the length of Series is 256: want 1 to 255":          func(r *serial.Reservation) { r.Series = strings.Repeat("x", 256) },
+		"the length of Series is 256: want 1 to 255":          func(r *serial.Reservation) { r.Series = long },
 		"the length of Period is 0: want 1 to 64":             func(r *serial.Reservation) { r.Period = "" },
-		"the length of Period is 65: want 1 to 64":            func(r *serial.Reservation) { r.Period = strings.Repeat("é", 32) + "1" },
+		"the length of Period is 65: want 1 to 64":            func(r *serial.Reservation) { r.Period = accented + "1" },
 		"the length of Calendar is 0: want 1 to 64":           func(r *serial.Reservation) { r.Calendar = "" },
-		"the length of Calendar is 65: want 1 to 64":          func(r *serial.Reservation) { r.Calendar = strings.Repeat("x", 65) },
+		"the length of Calendar is 65: want 1 to 64":          func(r *serial.Reservation) { r.Calendar = long[:65] },
 		"the length of Print is 0: want 1 to 64":              func(r *serial.Reservation) { r.Print = "" },
-		"the length of Print is 65: want 1 to 64":             func(r *serial.Reservation) { r.Print = strings.Repeat("x", 65) },
+		"the length of Print is 65: want 1 to 64":             func(r *serial.Reservation) { r.Print = long[:65] },
 		"Above is -1" + seqs:                                  func(r *serial.Reservation) { r.Above = -1 },
 		"Above is 1000000000000000" + seqs:                    func(r *serial.Reservation) { r.Above = maxSeq + 1 },
 		"N is 0: want 1 to 999999999999999":                   func(r *serial.Reservation) { r.N = 0 },
@@ -271,15 +271,14 @@ func TestNew(t *testing.T) {
 
 // Tables can have other names and schemas, and any number of processes can create a table at the same time.
 func TestTables(t *testing.T) {
-	schemas := map[sqlledger.Dialect][2]string{
+	schemas := map[sqlledger.Dialect][]string{
 		sqlledger.PostgreSQL: {sqlledger.PostgreSQLSchema, sqlledger.PostgreSQLRegisterSchema},
 		sqlledger.MySQL:      {sqlledger.MySQLSchema, sqlledger.MySQLRegisterSchema},
 		sqlledger.SQLite:     {sqlledger.SQLiteSchema, sqlledger.SQLiteRegisterSchema},
 	}
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
-		execSQL(t, db, schemas[d.dialect][0])
-		execSQL(t, db, schemas[d.dialect][1])
+		execSQL(t, db, schemas[d.dialect]...)
 		l, r := newLedger(t, d, db), newRegister(t, d, db) // the tables exist, so this creates nothing
 		requireResult(t, int64(0))(l.Reserve(t.Context(), days("IS", day, 0, 5)))
 		require.NoError(t, r.Explain(t.Context(), void(1)))
@@ -326,9 +325,11 @@ func purgesOne(t *testing.T, d *database, l *sqlledger.Ledger) {
 
 func execSQL(t *testing.T, db interface {
 	ExecContext(context.Context, string, ...any) (sql.Result, error)
-}, query string) {
+}, queries ...string) {
 	t.Helper()
-	require.NoError(t, onlyErr(db.ExecContext(t.Context(), query)), query)
+	for _, query := range queries {
+		require.NoError(t, onlyErr(db.ExecContext(t.Context(), query)), query)
+	}
 }
 
 // literal returns text as an SQL literal for the columns with names.

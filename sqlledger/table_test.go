@@ -1,7 +1,6 @@
 package sqlledger_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -57,61 +56,42 @@ func TestUnusableTable(t *testing.T) {
 		l := newLedger(t, d, db)
 		newRegister(t, d, db)
 		require.NoError(t, d.ledgerOn(t, db, sqlledger.WithTable("narrow")).CreateTable(t.Context()))
-		for _, query := range []string{
+		execSQL(t, db,
 			"ALTER TABLE narrow DROP COLUMN settings",
 			"CREATE TABLE old AS SELECT series, start, first, last, reason FROM serial_explanations",
 			"CREATE TABLE loose AS SELECT * FROM serial_explanations", // would store the same explanation twice
-			"CREATE TABLE other (n int)",
-		} {
-			execSQL(t, db, query)
-		}
-		tx := begin(t, db)
-		ledger := func(table string) (create func(context.Context) error, errs []error) {
-			l := d.ledgerOn(t, db, sqlledger.WithTable(table))
-			errs = append(errs, onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 10))))
-			if table != "narrow" { // Purge does not need the column
-				errs = append(errs, onlyErr(l.Purge(t.Context(), 72*time.Hour)))
-			}
-			return l.CreateTable, errs
-		}
-		register := func(table string) (create func(context.Context) error, errs []error) {
-			r := d.registerOn(t, db, sqlledger.WithRegisterTable(table))
-			if table != "loose" || d.dialect != sqlledger.MySQL { // there, only CreateTable notices that the key is missing
-				errs = append(errs, r.Explain(t.Context(), void(1)))
-			}
-			if table != "loose" {
-				errs = append(errs, onlyErr(collect(r, "serial:IS", midnight)), r.ExplainIn(t.Context(), tx, void(1)))
-			}
-			return r.CreateTable, errs
-		}
-		for _, s := range []struct {
-			table, advice string
-			call          func(table string) (create func(context.Context) error, errs []error)
-		}{
-			{"Numbers", "the table Numbers does not exist: call CreateTable", ledger},
+			"CREATE TABLE other (n int)")
+		const register = "Explain ExplainIn Explanations"
+		loose := map[bool]string{true: "CreateRegister", false: "Explain"}[d.dialect == sqlledger.MySQL]
+		for _, s := range []struct{ table, advice, calls string }{
+			{"Numbers", "the table Numbers does not exist: call CreateTable", "Reserve Purge"},
 			{"Reasons", "the table Reasons does not exist: call CreateTable", register},
-			{"narrow", notOfLedger, ledger},
-			{"old", notOfRegister, register},
-			{"serial_ledger", notOfRegister, register},
-			{"loose", notOfRegister, register},
+			{"narrow", notOfLedger, "Reserve CreateLedger"},
+			{"old", notOfRegister, register + " CreateRegister"},
+			{"serial_ledger", notOfRegister, register + " CreateRegister"},
+			{"loose", notOfRegister, loose},
 		} {
-			create, errs := s.call(s.table)
-			require.NoError(t, tx.Rollback())
-			tx = begin(t, db)
-			switch err := create(t.Context()); {
-			case strings.HasSuffix(s.advice, "CreateTable"), s.table == "loose" && d.dialect != sqlledger.MySQL:
-				require.NoError(t, err)
-			default:
-				errs = append(errs, err)
+			l := d.ledgerOn(t, db, sqlledger.WithTable(s.table))
+			r := d.registerOn(t, db, sqlledger.WithRegisterTable(s.table))
+			tx := begin(t, db)
+			calls := map[string]func() error{
+				"Reserve":        func() error { return onlyErr(l.Reserve(t.Context(), days("IS", day, 0, 10))) },
+				"Purge":          func() error { return onlyErr(l.Purge(t.Context(), 72*time.Hour)) },
+				"CreateLedger":   func() error { return l.CreateTable(t.Context()) },
+				"Explain":        func() error { return r.Explain(t.Context(), void(1)) },
+				"ExplainIn":      func() error { return r.ExplainIn(t.Context(), tx, void(1)) },
+				"Explanations":   func() error { return onlyErr(collect(r, "serial:IS", midnight)) },
+				"CreateRegister": func() error { return r.CreateTable(t.Context()) },
 			}
-			for _, err := range errs {
-				require.ErrorContains(t, err, s.advice)
+			for name := range strings.FieldsSeq(s.calls) {
+				err := calls[name]()
+				require.ErrorContains(t, err, s.advice, "%s of %s", name, s.table)
 				var remedy interface{ Remedy() string }
 				require.ErrorAs(t, err, &remedy)
 				require.Contains(t, remedy.Remedy(), s.advice)
 			}
+			require.NoError(t, tx.Rollback())
 		}
-		require.NoError(t, tx.Rollback())
 
 		body := "INSERT INTO other VALUES (1);"
 		switch d.dialect {
