@@ -18,8 +18,7 @@ const unchecked = `<span class="quiet">not checked</span>`
 // of the service is canceled. It then has no result, and the result of an earlier check still counts. At most two
 // checks run at the same time.
 func TestCheckProgress(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := kept(t)
+	visit(t, keep, func(t *testing.T, s *site) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s.Context = ctx
 		stored := s.series[0].Stored
@@ -39,51 +38,42 @@ func TestCheckProgress(t *testing.T) {
 			other.Key = key
 			s.series = append(s.series, other)
 		}
-		require.NotContains(t, s.check("IS", 303), unchecked)
+		require.NotContains(t, s.check("IS"), unchecked)
 		require.Equal(t, []time.Time{midnight.AddDate(0, 0, -2), midnight.AddDate(0, 0, 1)}, []time.Time{from, to})
-		require.Contains(t, s.check("IS", 503), "This series was checked just now. It can be checked again in 1 minute.")
+		page, _ := s.startCheck("IS", 503)
+		require.Contains(t, page, "This series was checked just now. It can be checked again in 1 minute.")
 		time.Sleep(time.Hour)
 
 		hang = true
-		response, _ := s.send("POST", "/numbers/check", "key=IS")
-		require.Equal(t, 303, response.StatusCode)
-		response, _ = s.send("POST", "/numbers/check", "key=IS")
-		require.Equal(t, 303, response.StatusCode, "the check is running")
-		response, _ = s.send("POST", "/numbers/check", "key=B")
-		require.Equal(t, 303, response.StatusCode)
+		s.startCheck("IS", 303)
+		s.startCheck("IS", 303) // the check is running
+		s.startCheck("B", 303)
 		synctest.Wait()
-		response, page := s.send("POST", "/numbers/check", "key=C")
-		require.Equal(t, 503, response.StatusCode)
+		page, _ = s.startCheck("C", 503)
 		require.Contains(t, page, "Other series are being checked.")
-		page = s.get(200, seriesPage)
-		require.Contains(t, page, "A check of all periods is running. It began on 24 October 2021, 13:00 UTC, and has read "+
-			"6 numbers so far. ")
-		require.Contains(t, page, `<a class="screen" href="series?key=IS">Show progress</a>`)
-		require.NotContains(t, page, "Check all periods</button>")
+		g := &golden{site: s}
+		g.show(200, seriesPage)
 
 		time.Sleep(7 * time.Minute)
 		cancel()
 		synctest.Wait()
-		page = s.get(200, seriesPage)
-		require.Contains(t, page, "The check of all periods that began on 24 October 2021, 13:00 UTC failed, so it has no "+
-			"result.")
-		require.Contains(t, page, "The last complete check began on 24 October 2021, 12:00 UTC, and covered 2 periods.")
+		g.show(200, seriesPage)
+		g.compare("check.golden")
 		require.Contains(t, s.log.String(), "a check of all periods failed")
-		require.Contains(t, s.check("IS", 503), "again in 70 minutes.", "ten times as long as it took")
+		page, _ = s.startCheck("IS", 503)
+		require.Contains(t, page, "again in 70 minutes.", "ten times as long as it took")
 	})
 }
 
 // A check must end after CheckLimit. If it does not finish in that time, or if Stored panics, it must have no result.
 func TestCheckFails(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := kept(t)
+	visit(t, keep, func(t *testing.T, s *site) {
 		hang := func(ctx context.Context) { <-ctx.Done() }
 		for _, fail := range []func(context.Context){hang, func(context.Context) { panic("no table") }} {
 			s.series[0].Stored = func(ctx context.Context, _, _ time.Time) iter.Seq2[string, error] {
 				return func(func(string, error) bool) { fail(ctx) }
 			}
-			response, _ := s.send("POST", "/numbers/check", "key=IS")
-			require.Equal(t, 303, response.StatusCode)
+			s.startCheck("IS", 303)
 			began := time.Now()
 			for running, _ := s.checks.state("IS"); running != nil; running, _ = s.checks.state("IS") {
 				time.Sleep(time.Second)
@@ -101,13 +91,12 @@ func TestCheckFails(t *testing.T) {
 
 // Every reader may start a check, but not from another site. No other request may start one.
 func TestCheckRefused(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := kept(t)
-		require.Contains(t, s.check("IS", 403, "Origin", "https://evil.example"), "from a page of another site")
-		response, _ := s.send("POST", "/numbers/check", "key=other")
-		require.Equal(t, 404, response.StatusCode)
+	visit(t, keep, func(t *testing.T, s *site) {
+		page, _ := s.startCheck("IS", 403, "Origin", "https://evil.example")
+		require.Contains(t, page, "from a page of another site")
+		s.startCheck("other", 404)
 		s.series[0].Stored = nil
-		s.check("IS", 404)
+		s.startCheck("IS", 404)
 		require.NotContains(t, s.get(200, seriesPage), "Check all periods")
 		require.Zero(t, s.read.Load())
 	})
@@ -116,8 +105,7 @@ func TestCheckRefused(t *testing.T) {
 // During a check, a later audit of one of the periods ends. The result of the check must not replace the result of the
 // audit. An explanation must count in the check, whatever its period is.
 func TestCheckDuringAudits(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := kept(t)
+	visit(t, keep, func(t *testing.T, s *site) {
 		s.register.add(serial.Explanation{First: 1, Reason: "void", By: "Ada", Start: midnight.AddDate(0, 0, -2)})
 		s.stored = s.stored[1:]
 		stored, checking := s.series[0].Stored, make(chan struct{})
@@ -129,8 +117,7 @@ func TestCheckDuringAudits(t *testing.T) {
 				stored(ctx, start, end)(yield)
 			}
 		}
-		response, _ := s.send("POST", "/numbers/check", "key=IS")
-		require.Equal(t, 303, response.StatusCode)
+		s.startCheck("IS", 303)
 		time.Sleep(time.Second)
 		s.get(200, today)
 		s.stored = append(s.stored, printed(t, s.counter.rules, "IS", noon, 1)) // twice

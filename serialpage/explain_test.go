@@ -175,12 +175,6 @@ func TestExplainLinks(t *testing.T) {
 				})
 				period := linksTo(s.get(200, seriesPage), "period")[0]
 				require.NotContains(t, s.get(200, period), "#explain", "no user is logged in")
-				send := func(page, reason string) (status int, text string) {
-					form := formValues(page)
-					form.Set("reason", reason)
-					response, text := s.send("POST", "/numbers/explain", form.Encode(), "X-User", "Ada")
-					return response.StatusCode, text
-				}
 				number := printed(t, scheme, "IS", noon, 11)
 				at, err := url.Parse(period)
 				require.NoError(t, err)
@@ -191,8 +185,7 @@ func TestExplainLinks(t *testing.T) {
 				links := explain(s.get(200, period, "X-User", "Ada"))
 				require.Len(t, links, map[bool]int{true: 3, false: 2}[name == "hidden"])
 				for i, link := range links {
-					status, text := send(s.get(200, link, "X-User", "Ada"), fmt.Sprint("torn ", i))
-					require.Equal(t, 303, status, text)
+					s.submit(s.get(200, link, "X-User", "Ada"), fmt.Sprint("torn ", i))
 				}
 				page := s.get(200, period, "X-User", "Ada")
 				require.Contains(t, page, "✓ All numbers are accounted for.")
@@ -201,8 +194,7 @@ func TestExplainLinks(t *testing.T) {
 				require.Len(t, correct, len(links))
 				page = s.get(200, correct[0], "X-User", "Ada")
 				require.Equal(t, "torn 0", formValues(page).Get("reason"))
-				status, text := send(page, "burnt")
-				require.Equal(t, 303, status, text)
+				s.submit(page, "burnt")
 				require.Contains(t, pageText(s.get(200, period)), "burnt Ada")
 				if name == "hidden" {
 					text, _ := s.explain(400, "first", number, "last", printed(t, scheme, "IS", noon, 12), "reason", "torn")
@@ -216,8 +208,7 @@ func TestExplainLinks(t *testing.T) {
 // The register fails after it has stored a part of an explanation. Sending the form again must store the rest. No
 // explanation may be stored twice, even if a form is sent ten times at once.
 func TestExplainTwice(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := open(t, nil)
+	visit(t, nil, func(t *testing.T, s *site) {
 		s.register.before = func(e serial.Explanation) error {
 			if e.First == 4 {
 				return errors.New("no space")
@@ -231,8 +222,7 @@ func TestExplainTwice(t *testing.T) {
 		require.Equal(t, []serial.Range{{First: 2, Last: 2}}, s.said())
 		s.register.before = nil
 		time.Sleep(time.Second)
-		response, text := s.send("POST", "/numbers/explain", formValues(text).Encode(), "X-User", "Ada")
-		require.Equal(t, 303, response.StatusCode, text)
+		s.submit(text, formValues(text).Get("reason"))
 		require.Equal(t, []serial.Range{{First: 2, Last: 2}, {First: 4, Last: 4}}, s.said())
 		require.Equal(t, 2, s.register.calls, "the first one was not stored again")
 		var work sync.WaitGroup
@@ -244,24 +234,9 @@ func TestExplainTwice(t *testing.T) {
 	})
 }
 
-// A form can explain up to a thousand ranges, anywhere in the period. If there are more, it must explain none.
-func TestExplainRanges(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := open(t, func(s *site) { large(s, 100_000) })
-		number := func(seq string) string { return "IS20211024" + seq }
-		text, _ := s.explain(400, "first", number("00049951"), "last", number("00100000"), "reason", "torn")
-		require.Contains(t, text, "more than 1\u202f000 groups")
-		require.Empty(t, s.register.all)
-		s.explain(303, "first", number("00050001"), "last", number("00100000"), "reason", "torn")
-		require.Len(t, s.register.all, 1000)
-		require.EqualValues(t, 50_050, s.register.all[0].First)
-	})
-}
-
 // An audit reads the explanations before a new one is stored. Afterwards, its report must not be shown.
 func TestExplainDuringAudit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := open(t, nil)
+	visit(t, nil, func(t *testing.T, s *site) {
 		var work sync.WaitGroup
 		stored := make(chan struct{})
 		s.register.before = func(serial.Explanation) error {
@@ -282,8 +257,7 @@ func TestExplainDuringAudit(t *testing.T) {
 // A form waits for a few seconds until its audit may begin. If that is not enough, it must store nothing, and show the
 // reason.
 func TestExplainWaits(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := open(t, nil)
+	visit(t, nil, func(t *testing.T, s *site) {
 		stored := s.series[0].Stored
 		s.series[0].Stored = func(ctx context.Context, start, end time.Time) iter.Seq2[string, error] {
 			return func(yield func(string, error) bool) { <-ctx.Done(); yield("", ctx.Err()) }

@@ -207,8 +207,7 @@ func TestBusy(t *testing.T) {
 // The client disconnects during an audit. The audit must be completed, so that its report is ready when the client
 // returns.
 func TestClientDisconnects(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := open(t, nil)
+	visit(t, nil, func(t *testing.T, s *site) {
 		release := make(chan struct{})
 		s.register.read = func() { <-release }
 		ctx, cancel := context.WithCancel(t.Context())
@@ -226,8 +225,7 @@ func TestClientDisconnects(t *testing.T) {
 // While the counters or the application's database are unavailable, the pages that need them must show this, and the
 // log must contain the cause. Afterwards, the pages must work again.
 func TestUnavailable(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := open(t, nil)
+	visit(t, nil, func(t *testing.T, s *site) {
 		secret := errors.New("secret")
 		unused := s.series[0]
 		unused.Key, unused.Source = "unused", &counter{rules: s.counter.rules, call: func() {}}

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,7 +148,7 @@ func TestOverview(t *testing.T) {
 // after further numbers were issued and explained.
 func TestSeriesPage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		g := &golden{site: kept(t)}
+		g := &golden{site: open(t, keep)}
 		g.series[0].Name, g.handler.Organisation = "Invoices "+evil, "Ada & Söhne"
 		g.counter.table, g.counter.ended = true, midnight.AddDate(0, 0, -1)
 		g.show(200, seriesPage, "X-User", "Ada")
@@ -158,7 +157,7 @@ func TestSeriesPage(t *testing.T) {
 
 		// The first document is deleted, and texts are stored that are no numbers or belong to a period without a counter.
 		g.stored = append(g.stored[1:], "IS2O2110240003", evil, "IS202110230001", "IS202110230002")
-		g.check("IS", 303)
+		g.check("IS")
 		require.EqualValues(t, 1, g.site.read.Load())
 		g.show(200, seriesPage, "X-User", "Ada")
 		g.show(200, "/numbers/series.csv?key=IS")
@@ -178,24 +177,20 @@ func TestSeriesPage(t *testing.T) {
 	})
 }
 
-// kept returns a site with three invoices on 22 October and three on 24 October.
-func kept(t testing.TB) *site {
-	return open(t, func(s *site) {
-		s.counter.all = newCounter(t, s.counter.rules, "IS", 3, noon, noon.AddDate(0, 0, -2)).all
-		s.stored = nil
-		for _, n := range s.counter.all {
-			for seq := int64(1); seq <= 3; seq++ {
-				s.stored = append(s.stored, printed(t, s.counter.rules, "IS", n.Start, seq))
-			}
+// keep makes the site one with three invoices on 22 October and three on 24 October.
+func keep(s *site) {
+	s.stored = nil
+	for _, at := range []time.Time{noon.AddDate(0, 0, -2), noon} {
+		for seq := int64(1); seq <= 3; seq++ {
+			s.stored = append(s.stored, printed(s.t, s.counter.rules, "IS", at, seq))
 		}
-		slices.Sort(s.stored)
-	})
+	}
+	s.counter.all = newCounter(s.t, s.counter.rules, "IS", 3, noon, noon.AddDate(0, 0, -2)).all
 }
 
 // Every response must have the right status. Only a GET request for the page of a period may cause an audit.
 func TestRequests(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := open(t, nil)
+	visit(t, nil, func(t *testing.T, s *site) {
 		for _, r := range []struct {
 			method, path string
 			status       int
@@ -301,8 +296,7 @@ func TestDocumentAddresses(t *testing.T) {
 
 // If Link panics, even for a single number, the page must look as if there were no Link.
 func TestDocumentLinkPanics(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := open(t, func(s *site) { s.store(1, 3, 3, 9) })
+	visit(t, func(s *site) { s.store(1, 3, 3, 9) }, func(t *testing.T, s *site) {
 		want := s.find(200, "IS202110240001", "X-User", "Ada")
 		s.series[0].Link = func(number string) string {
 			if number == "IS202110240009" {
@@ -368,7 +362,8 @@ func TestQuoted(t *testing.T) {
 }
 
 // Lists end after 1,000 entries, but must show the count of all numbers. A CSV must have a row with the count of the
-// numbers that it does not list.
+// numbers that it does not list. A form can explain up to 1,000 ranges, anywhere in the period. If there are more, it
+// must explain none. The lists of explanations and of replaced explanations end, too.
 func TestCutLists(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const many = 100_000
@@ -382,6 +377,21 @@ func TestCutLists(t *testing.T) {
 		lines := parseCSV(t, table)
 		require.Contains(t, lines, []string{"not explained", "", "", "1000", "others, not listed here", "", "", ""})
 		require.EqualValues(t, 1, s.read.Load())
+
+		page, _ = s.explain(400, "first", "IS2021102400049951", "last", "IS2021102400100000", "reason", "torn")
+		require.Contains(t, page, "more than 1\u202f000 groups")
+		require.Empty(t, s.register.all)
+		s.explain(303, "first", "IS2021102400050001", "last", "IS2021102400100000", "reason", "torn")
+		require.Len(t, s.register.all, 1000)
+		require.EqualValues(t, 50_050, s.register.all[0].First)
+
+		const cut = "There may be more replaced explanations than those listed."
+		s.register.add(serial.Explanation{First: 99_000, Last: many, Reason: "old", By: "Ada"},
+			serial.Explanation{First: 1, Last: many, Reason: "new", By: "Ada"})
+		s.forget()
+		page = s.get(200, today)
+		require.Contains(t, page, "Only the first 1\u202f000 are listed.")
+		require.Contains(t, page, cut)
 
 		first := s.series[0]
 		for i := range 1001 {

@@ -26,6 +26,14 @@ func listed(page string) (days []string, newer, older string) {
 	return days, newer, older
 }
 
+// lists requires that the page of the series lists these days, and returns the addresses of the next pages.
+func (s *site) lists(days []string, query string) (newer, older string) {
+	s.t.Helper()
+	got, newer, older := listed(s.get(200, seriesPage+query))
+	require.Equal(s.t, days, got)
+	return newer, older
+}
+
 func newest(n int, end time.Time) (days []string) {
 	for i := range n {
 		days = append(days, end.AddDate(0, 0, -i).Format("2 January 2006"))
@@ -92,7 +100,7 @@ func TestPagesOfPeriods(t *testing.T) {
 // only.
 func TestUncheckedPeriods(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const some = seriesPage + "&show=discrepancies"
+		const some = "&show=discrepancies"
 		s := numbered(t, 130, noon)
 		s.stored = nil
 		var want []string
@@ -106,38 +114,31 @@ func TestUncheckedPeriods(t *testing.T) {
 				}
 			}
 		}
-		shown, _, older := listed(s.get(200, some))
-		require.Equal(t, newest(50, noon), shown)
+		_, older := s.lists(newest(50, noon), some)
 		require.Contains(t, older, "show=discrepancies")
 		for _, n := range s.counter.all[:120] {
 			s.get(200, "/numbers/"+address("period", "IS", n.Start))
 		}
-		shown, newer, older := listed(s.get(200, some))
-		require.Equal(t, want, shown)
+		newer, older := s.lists(want, some)
 		require.Empty(t, newer+older)
 
 		s.stored = append(s.stored, printed(t, s.counter.rules, "IS", noon, 1))
 		time.Sleep(maxReportAge)
 		s.get(200, today)
-		shown, _, _ = listed(s.get(200, some))
-		require.Equal(t, want[1:], shown)
+		s.lists(want[1:], some)
 		time.Sleep(time.Second)
 		s.forget() // as if a number had been explained
-		shown, _, _ = listed(s.get(200, some))
-		require.Equal(t, want, shown)
+		s.lists(want, some)
 		time.Sleep(resultAge)
-		shown, _, _ = listed(s.get(200, some))
-		require.Len(t, shown, 50)
+		s.lists(newest(50, noon), some)
 
 		s.issue(0, noon)
-		require.Contains(t, s.get(200, some), "All periods have been checked, and have no discrepancies.")
+		require.Contains(t, s.get(200, seriesPage+some), "All periods have been checked, and have no discrepancies.")
 		require.Contains(t, s.get(200, seriesPage), "No number was issued, or the data of all periods has been deleted.")
 		s.issue(1, noon)
 		s.series[0].Stored = nil
-		page := s.get(200, some)
-		shown, _, _ = listed(page)
-		require.Len(t, shown, 1)
-		require.NotContains(t, page, "show=discrepancies", "without Stored, the page does not offer this")
+		s.lists(newest(1, noon), some)
+		require.NotContains(t, s.get(200, seriesPage+some), "show=discrepancies", "without Stored")
 	})
 }
 
@@ -146,10 +147,8 @@ func TestUncheckedPeriods(t *testing.T) {
 func TestPeriodsFromTo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := numbered(t, 120, noon.AddDate(0, 0, 8)) // 1 November
-		october, _, _ := listed(s.get(200, seriesPage+"&from=2021-10-01&to=2021-10-31"))
-		require.Equal(t, newest(31, noon.AddDate(0, 0, 7)), october)
-		shown, _, _ := listed(s.get(200, seriesPage+"&to=2021-07-06"))
-		require.Equal(t, []string{"6 July 2021", "5 July 2021"}, shown)
+		s.lists(newest(31, noon.AddDate(0, 0, 7)), "&from=2021-10-01&to=2021-10-31")
+		s.lists([]string{"6 July 2021", "5 July 2021"}, "&to=2021-07-06")
 		require.Contains(t, s.get(200, seriesPage+"&from=2020-01-01&to=2021-07-04"), "No number was issued in these periods")
 
 		const since = "&from=2021-08-01"
@@ -162,11 +161,10 @@ func TestPeriodsFromTo(t *testing.T) {
 		page := s.get(200, seriesPage+since)
 		require.NotContains(t, page, "signature", "without all periods, there are no totals")
 		require.Contains(t, page, `<a href="series?from=2021-08-01&amp;key=IS&amp;pages=one">`)
-		page = s.get(200, seriesPage+since+"&pages=one")
-		shown, newer, older := listed(page)
-		require.Equal(t, all, shown)
+		newer, older := s.lists(all, since+"&pages=one")
 		require.Empty(t, newer+older)
-		require.Contains(t, pageText(page), "93 periods: 279 issued. No period has been checked. Date, name and signature")
+		require.Contains(t, pageText(s.get(200, seriesPage+since+"&pages=one")),
+			"93 periods: 279 issued. No period has been checked. Date, name and signature")
 		lines := parseCSV(t, s.get(200, "/numbers/series.csv?key=IS"+since))
 		require.Len(t, lines, 94)
 		require.Equal(t, "1 August 2021", lines[93][0])
@@ -183,15 +181,13 @@ func TestPeriodsFromTo(t *testing.T) {
 		s.use(3, newScheme(t, "{type}{date:yyyyMM}{seq:4}", "UTC", serial.WithPeriod(serial.PerMonth)))
 		s.counter.all = newCounter(t, s.counter.rules, "IS", 3, noon, noon.AddDate(0, -1, 0), noon.AddDate(0, -2, 0),
 			noon.AddDate(0, -3, 0)).all
-		shown, _, _ = listed(s.get(200, seriesPage+"&from=2021-08-31&to=2021-09-01"))
-		require.Equal(t, []string{"September 2021", "August 2021"}, shown)
+		s.lists([]string{"September 2021", "August 2021"}, "&from=2021-08-31&to=2021-09-01")
 	})
 }
 
 // The page of a period must have links to the previous and the next period whose counters still exist.
 func TestPeriodLinks(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := kept(t)
+	visit(t, keep, func(t *testing.T, s *site) {
 		at := func(day, rel string) string {
 			return `<a href="period?key=IS&amp;start=2021-10-` + day + `T00%3A00%3A00Z" rel="` + rel + `">`
 		}
@@ -210,8 +206,7 @@ func TestPeriodLinks(t *testing.T) {
 // overview must not show the audits of these periods as the last check. A period that has not begun counts as checked
 // only if it has numbers.
 func TestFuturePeriod(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := open(t, func(s *site) { s.counter.table = true })
+	visit(t, func(s *site) { s.counter.table = true }, func(t *testing.T, s *site) {
 		day := func(day string) string { return "/numbers/period?key=IS&start=" + day + "T00:00:00Z" }
 		s.get(200, day("9000-01-01"))
 		s.get(200, day("1985-01-01"))
@@ -225,7 +220,8 @@ func TestFuturePeriod(t *testing.T) {
 	})
 }
 
-// Reports must be deleted after a minute. If all reports take too much memory, the oldest ones must be deleted.
+// Reports must be deleted after a minute. If all reports take too much memory, the oldest ones must be deleted. At most
+// maxOutcomes outcomes may be stored.
 func TestDropReports(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := newAudits()
@@ -251,16 +247,12 @@ func TestDropReports(t *testing.T) {
 		time.Sleep(maxReportAge - time.Second)
 		add(5)
 		require.ElementsMatch(t, []int64{5}, kept())
-	})
-}
 
-// At most maxOutcomes outcomes may be stored.
-func TestDropOutcomes(t *testing.T) {
-	a := newAudits()
-	for i := range int64(maxOutcomes + 1) {
-		a.note(periodKey{"IS", i}, period{}, &serial.Report{}, noon)
-	}
-	require.Len(t, a.outcomes, maxOutcomes)
-	_, ok := a.outcome(periodKey{"IS", maxOutcomes})
-	require.True(t, ok)
+		for i := range int64(maxOutcomes + 1) {
+			a.note(periodKey{"IS", i}, period{}, &serial.Report{}, noon)
+		}
+		require.Len(t, a.outcomes, maxOutcomes)
+		_, ok := a.outcome(periodKey{"IS", maxOutcomes})
+		require.True(t, ok)
+	})
 }

@@ -239,6 +239,11 @@ func open(t testing.TB, change func(*site)) *site {
 	return s
 }
 
+// visit runs a test with a site in a bubble; see open.
+func visit(t *testing.T, change func(*site), f func(t *testing.T, s *site)) {
+	bubble(t, func(t *testing.T) { f(t, open(t, change)) })
+}
+
 // use gives the first series a counter with seq numbers of a scheme on 24 October 2021.
 func (s *site) use(seq int64, scheme *serial.Scheme) {
 	s.counter = newCounter(s.t, scheme, "IS", seq, noon)
@@ -323,6 +328,15 @@ func (s *site) explain(status int, values ...string) (page, location string) {
 	return text, "/numbers/" + location
 }
 
+// submit sends the form of a page as Ada, with the given reason and the other values of the form.
+func (s *site) submit(page, reason string) {
+	s.t.Helper()
+	form := formValues(page)
+	form.Set("reason", reason)
+	response, text := s.send("POST", "/numbers/explain", form.Encode(), "X-User", "Ada")
+	require.Equal(s.t, 303, response.StatusCode, text)
+}
+
 // said returns the ranges of the stored explanations.
 func (s *site) said() (all []serial.Range) {
 	for _, e := range s.register.all {
@@ -344,17 +358,21 @@ func (s *site) find(status int, number string, headers ...string) (page string) 
 	return s.get(status, "/numbers/"+location, headers...)
 }
 
-// check sends the form for a check of all periods of a series, and waits until the check has ended.
-func (s *site) check(key string, status int, headers ...string) (page string) {
+// startCheck sends the form for a check of all periods of a series, and returns the address of the response.
+func (s *site) startCheck(key string, status int, headers ...string) (page, location string) {
 	s.t.Helper()
 	response, text := s.send("POST", "/numbers/check", "key="+key, headers...)
 	require.Equal(s.t, status, response.StatusCode, text)
-	if status != 303 {
-		return text
-	}
+	return text, "/numbers/" + response.Header.Get("Location")
+}
+
+// check starts a check, and waits until the check has ended.
+func (s *site) check(key string) (page string) {
+	s.t.Helper()
+	_, location := s.startCheck(key, 303)
 	require.Eventually(s.t, func() bool { running, _ := s.checks.state(key); return running == nil }, time.Minute,
 		time.Millisecond)
-	return s.get(200, "/numbers/"+response.Header.Get("Location"))
+	return s.get(200, location)
 }
 
 // lookupText returns the result of a look-up as text.
