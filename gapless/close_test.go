@@ -5,11 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jmoiron/sqlx"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
@@ -27,117 +27,59 @@ func (d *database) closes(t testing.TB, db *sql.DB, g *gapless.Generator, before
 // Periods with and without rows are closed and reopened. The test checks the effect in the closing transaction and
 // after it. The closing transaction also takes numbers of other periods.
 func TestClosePeriods(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		g, another := d.generator(t, db), d.generator(t, db)
-		until := func(q gapless.Querier, want time.Time) {
-			t.Helper()
-			requireResult(t, want)(another.ClosedUntil(t.Context(), q, "IS"))
-		}
-		takes := func(tx gapless.Tx, day int, want int64) {
-			t.Helper()
-			requireSeq(t, want)(g.NextOn(t.Context(), tx, "IS", serial.At(october(day))))
-		}
-		refuses := func(tx gapless.Tx, days ...int) {
-			t.Helper()
-			for _, g := range []*gapless.Generator{g, another} {
-				for _, day := range days {
-					at := serial.At(october(day + 1).Add(-time.Second))
-					before, err := g.Last(t.Context(), tx, "IS", at)
-					require.NoError(t, err)
-					for _, mistaken := range []bool{false, true} { // the generator believes that the day has not ended
-						if mistaken {
-							g.Misjudge(time.Until(october(day)))
-						}
-						require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, "IS", at)), gapless.ErrPeriodClosed)
-						for _, seq := range []int64{0, before.Seq + 3} {
-							require.ErrorIs(t, g.Raise(t.Context(), tx, "IS", at, seq), gapless.ErrPeriodClosed)
-						}
+	// In each step such as closed12, neither generator takes or raises numbers of the named days.
+	digits := regexp.MustCompile(`closed(\d+)`)
+	expand := func(step string) (all string) {
+		for _, day := range strings.TrimPrefix(step, "closed") {
+			for _, g := range []string{"", "another."} {
+				for _, on := range []string{"on", "late"} { // late: the generator believes that the day has not ended
+					for _, call := range []string{on + "%c!closed ", "raise%c=0!closed ", "raise%c=99!closed "} {
+						all += g + fmt.Sprintf(call, day)
 					}
-					requireResult(t, before)(g.Last(t.Context(), tx, "IS", at))
 				}
 			}
 		}
-
-		// The type has no numbers yet.
-		until(db, time.Time{})
-		d.closes(t, db, g, october(2))
-		until(db, october(2))
-		commits(t, db, func(tx *sql.Tx) {
-			refuses(tx, 1)
-			takes(tx, 2, 1)
-			takes(tx, 3, 1)
-			takes(tx, 5, 1)
-		})
-
-		tx, err := sqlx.NewDb(db, "").BeginTxx(t.Context(), &sql.TxOptions{Isolation: d.readCommitted()})
-		require.NoError(t, err)
-		takes(tx, 3, 2)
-		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", serial.At(october(4))))
-		refuses(tx, 1, 2, 3)
-		takes(tx, 4, 1)
-		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", serial.At(october(5))))
-		refuses(tx, 1, 2, 3, 4)
-		until(tx, october(5))
-		require.NoError(t, tx.Commit())
-		until(db, october(5))
-		commits(t, db, func(tx *sql.Tx) {
-			for _, day := range []int{2, 3} { // closed one after the other; the error must name the latest end
-				_, err := g.NextOn(t.Context(), tx, "IS", serial.At(october(day)))
-				require.EqualError(t, err, fmt.Sprintf("gapless: period closed: IS in period 2021100%d: all periods that "+
-					"end by 2021-10-05 (2021-10-05T00:00:00Z) are closed; use a later period", day))
-			}
-			another.Misjudge(time.Until(october(2)))
+		return all
+	}
+	each(t, func(t *testing.T, d *database) {
+		s := d.steps(t, map[string][]serial.Option{"": nil, "another": nil})
+		run := func(script string) {
+			t.Helper()
+			s.run(digits.ReplaceAllStringFunc(script, expand))
+		}
+		run(`
+			another.until=0 close2 another.until=20211002 # the type has no numbers yet
+			begin closed1 on2=1 on3=1 on5=1 commit
+			begin=committed on3=2 close4 closed123 on4=1 close5 closed1234 another.until=20211005 commit
+			another.until=20211005
+		`)
+		another := s.generators["another"]
+		for _, day := range []int{2, 3} { // closed one after the other; the error must name the latest end
+			commits(t, s.db, func(tx *sql.Tx) {
+				require.EqualError(t, onlyErr(s.generators[""].NextOn(t.Context(), tx, "IS", serial.At(october(day)))),
+					fmt.Sprintf("gapless: period closed: IS in period 2021100%d: all periods that "+
+						"end by 2021-10-05 (2021-10-05T00:00:00Z) are closed; use a later period", day))
+			})
+		}
+		another.Misjudge(time.Until(october(2)))
+		commits(t, s.db, func(tx *sql.Tx) {
 			require.ErrorContains(t, onlyErr(another.NextOn(t.Context(), tx, "IS", serial.At(october(2)))), "end by 2021-10-05")
-			refuses(tx, 1, 2, 3, 4)
-			takes(tx, 5, 2)
-			takes(tx, 6, 1)
-			requireSeq(t, 1)(g.Next(t.Context(), tx, "IS"))
-			requireSeq(t, 1)(g.NextOn(t.Context(), tx, "IT", serial.At(october(3)))) // another type
 		})
+		run(`
+			begin closed1234 on5=2 on6=1 next=1 IT/on3=1 commit
 
-		// Closing up to an earlier end changes nothing, and neither does a closing that is rolled back.
-		d.closes(t, db, g, october(2))
-		d.closes(t, db, g, october(5))
-		until(db, october(5))
-		savepoint := beginAt(t, db, d.readCommitted())
-		takes(savepoint, 6, 2)
-		execSQL(t, savepoint, "SAVEPOINT s")
-		require.NoError(t, g.ClosePeriods(t.Context(), savepoint, "IS", serial.At(october(7))))
-		refuses(savepoint, 5, 6)
-		execSQL(t, savepoint, "ROLLBACK TO SAVEPOINT s")
-		until(savepoint, october(5))
-		takes(savepoint, 6, 3)
-		require.NoError(t, g.ReopenPeriods(t.Context(), savepoint, "IS", serial.At(october(2))))
-		takes(savepoint, 2, 2)
-		execSQL(t, savepoint, "ROLLBACK TO SAVEPOINT s")
-		refuses(savepoint, 2)
-		require.NoError(t, savepoint.Rollback())
-		until(db, october(5))
+			# Closing up to an earlier end changes nothing, and neither does a closing that is rolled back.
+			close2 close5 until=20211005
+			begin=committed on6=2 save close7 closed56 back until=20211005 on6=3
+			reopen2 on2=2 back closed2 rollback
+			until=20211005
 
-		// Reopen the latest periods, and then close some of them again.
-		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(5)))) // changes nothing
-			until(tx, october(5))
-			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(3))))
-			until(tx, october(3))
-			refuses(tx, 1, 2)
-			takes(tx, 3, 3)
-		})
-		commits(t, db, func(tx *sql.Tx) {
-			refuses(tx, 1, 2)
-			takes(tx, 3, 4)
-			takes(tx, 4, 2)
-		})
-		d.closes(t, db, g, october(4))
-		commits(t, db, func(tx *sql.Tx) {
-			refuses(tx, 1, 2, 3)
-			takes(tx, 4, 3)
-			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(time.Unix(0, 0).UTC())))
-			until(tx, time.Time{})
-			takes(tx, 1, 1)
-			takes(tx, 2, 2)
-		})
+			# Reopen the latest periods, and then close some of them again.
+			begin=committed reopen5 until=20211005 reopen3 until=20211003 closed12 on3=3 commit
+			begin closed12 on3=4 on4=2 commit
+			close4
+			begin=committed closed123 on4=3 reopen19700101 until=0 on1=1 on2=2 commit
+		`)
 	})
 }
 
@@ -206,14 +148,6 @@ func TestClosePeriodsRefused(t *testing.T) {
 			require.NoError(t, tx.Commit())
 		}
 	})
-}
-
-// rows returns the number of rows in both tables.
-func rows(t testing.TB, q gapless.Querier) (n int) {
-	t.Helper()
-	require.NoError(t, q.QueryRowContext(t.Context(), "SELECT (SELECT count(*) FROM serial_gapless) + "+
-		"(SELECT count(*) FROM serial_gapless_series)").Scan(&n))
-	return n
 }
 
 // Periods, including those that began before 1970, end in the time zone of the scheme.

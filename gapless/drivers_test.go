@@ -60,16 +60,21 @@ func TestBun(t *testing.T) {
 	requireSeq(t, 1)(g.Last(t.Context(), orm.DB, "IS", serial.At(day)))
 }
 
-// lib/pq is another widely used driver for PostgreSQL. Calls must work with it, too.
-func TestPQ(t *testing.T) {
-	d := postgreSQL(t)
+// openPQ does what open does, with lib/pq.
+func (d *database) openPQ(t testing.TB) *sql.DB {
+	t.Helper()
 	connector, err := pq.NewConnector(d.dsn + "&search_path=" + d.name)
 	require.NoError(t, err)
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { _ = db.Close() })
-	g, err := gapless.New(d.dialect, scheme(t, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}")))
-	require.NoError(t, err)
-	require.NoError(t, g.CreateTable(t.Context(), db))
+	return db
+}
+
+// lib/pq is another widely used driver for PostgreSQL. Calls must work with it, too.
+func TestPQ(t *testing.T) {
+	d := postgreSQL(t)
+	db := d.openPQ(t)
+	g := d.generator(t, db, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}"))
 	commits(t, db, func(tx *sql.Tx) {
 		requireSeq(t, 1)(g.Next(t.Context(), tx, "IS"))
 		require.ErrorIs(t, onlyErr(g.NextN(t.Context(), tx, "IS", 9)), serial.ErrExhausted)
@@ -81,8 +86,7 @@ func TestPQ(t *testing.T) {
 		// If a context ends, the error of lib/pq does not match that of the context. If the server is between two steps
 		// of a statement, it misses the driver's only request to cancel, and then only lock_timeout ends the wait.
 		waiting := begin(t, db)
-		_, err = waiting.ExecContext(t.Context(), "SET LOCAL lock_timeout = '5s'")
-		require.NoError(t, err)
+		execSQL(t, waiting, "SET LOCAL lock_timeout = '5s'")
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, onlyErr(g.Next(ctx, waiting, "IS")), context.DeadlineExceeded)

@@ -72,38 +72,16 @@ func TestOnlyTransactionsCompile(t *testing.T) {
 // savepoint. Types are compared byte by byte.
 func TestNext(t *testing.T) {
 	kinds(t, each, func(t *testing.T, d *database) {
-		db, g := d.start(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}"))
-		at := d.clock(t, db)
-		takes := func(tx *sql.Tx, typ string, n int, first int64) {
-			t.Helper()
-			numbers, err := g.NextN(t.Context(), tx, typ, n)
-			require.NoError(t, err)
-			require.Len(t, numbers, n)
-			for i, number := range numbers {
-				require.Equal(t, fmt.Sprintf("%s-%d-%04d", typ, at.UTC().Year(), first+int64(i)), number.String())
-			}
-			requireResult(t, numbers[n-1])(g.Last(t.Context(), tx, typ, serial.At(at)))
-		}
-		requireSeq(t, 0)(g.Last(t.Context(), db, "INV", serial.At(at)))
-		commits(t, db, func(tx *sql.Tx) {
-			requireSeq(t, 1)(g.Next(t.Context(), tx, "INV"))
-			takes(tx, "INV", 2, 2)
-		})
-		tx := begin(t, db)
-		takes(tx, "INV", 1, 4)
-		require.NoError(t, tx.Rollback())
-		commits(t, db, func(tx *sql.Tx) {
-			takes(tx, "INV", 3, 4)
-			for _, typ := range []string{"INV", "NEW"} { // an existing row and a missing one
-				execSQL(t, tx, "SAVEPOINT s")
-				require.NoError(t, onlyErr(g.NextN(t.Context(), tx, typ, 2)))
-				execSQL(t, tx, "ROLLBACK TO SAVEPOINT s")
-			}
-			takes(tx, "INV", 1, 7)
-			takes(tx, "NEW", 1, 1)
-			takes(tx, "ÄÖ/数.1", 1, 1)
-			takes(tx, "inv", 1, 1)
-		})
+		s := d.steps(t, map[string][]serial.Option{
+			"": {serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}")}})
+		s.run(strings.ReplaceAll(`
+			last=0
+			begin next=1 take2=IS-YEAR-0003 last=3 commit
+			begin take1=4 rollback
+			begin take3=6 save take2 back
+			save NEW/take2 back # a row that does not exist yet
+			take1=7 NEW/take1=NEW-YEAR-0001 ÄÖ/数.1/take1=1 ÄÖ/数.1/last=1 is/take1=1 commit
+		`, "YEAR", fmt.Sprint(d.clock(t, s.db).UTC().Year())))
 	})
 }
 
@@ -176,37 +154,24 @@ func TestSchemes(t *testing.T) {
 // After a call that fails, nothing was taken, and the transaction can continue.
 func TestRefused(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		classic := func(opts ...serial.Option) *gapless.Generator {
-			return d.generator(t, db, append([]serial.Option{serial.WithTemplate("{type}{date:yyMMdd}{seq:1}"),
-				serial.WithLocation(d.noon(t, db))}, opts...)...)
+		noon := d.noon(t, d.open(t))
+		classic := func(opts ...serial.Option) []serial.Option {
+			return append([]serial.Option{serial.WithTemplate("{type}{date:yyMMdd}{seq:1}"), serial.WithLocation(noon)}, opts...)
 		}
-		g, late := classic(), classic(serial.WithStart(5))
-		other := classic(serial.WithTemplate("{type}{date:yyMMdd}{seq:4:base36}")) // prints sequences differently
+		s := d.steps(t, map[string][]serial.Option{"": classic(), "late": classic(serial.WithStart(5)),
+			"other": classic(serial.WithTemplate("{type}{date:yyMMdd}{seq:4:base36}"))}) // prints sequences differently
+		db, g := s.db, s.generators[""]
 		at := serial.At(d.clock(t, db))
-		take := func(n int) func(*gapless.Generator, gapless.Tx, string) error {
-			return func(g *gapless.Generator, tx gapless.Tx, typ string) error {
-				if n == 1 {
-					return onlyErr(g.NextOn(t.Context(), tx, typ, at))
-				}
-				return onlyErr(g.NextN(t.Context(), tx, typ, n))
-			}
-		}
-		raise := func(seq int64) func(*gapless.Generator, gapless.Tx, string) error {
-			return func(g *gapless.Generator, tx gapless.Tx, typ string) error {
-				return g.Raise(t.Context(), tx, typ, at, seq)
-			}
-		}
 		commits(t, db, func(tx *sql.Tx) {
 			for _, typ := range []string{"", "I S", strings.Repeat("x", 65), "Ａ"} {
 				require.ErrorIs(t, onlyErr(g.Next(t.Context(), tx, typ)), serial.ErrInvalidType)
-				require.ErrorIs(t, take(2)(g, tx, typ), serial.ErrInvalidType)
-				require.ErrorIs(t, take(1)(g, tx, typ), serial.ErrInvalidType)
+				require.ErrorIs(t, onlyErr(g.NextN(t.Context(), tx, typ, 2)), serial.ErrInvalidType)
+				require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, typ, at)), serial.ErrInvalidType)
 				require.ErrorIs(t, onlyErr(g.Last(t.Context(), tx, typ, at)), serial.ErrInvalidType)
-				require.ErrorIs(t, raise(1)(g, tx, typ), serial.ErrInvalidType)
+				require.ErrorIs(t, g.Raise(t.Context(), tx, typ, at, 1), serial.ErrInvalidType)
 			}
 			for _, n := range []int{-1, 0, 100_001} {
-				require.ErrorIs(t, take(n)(g, tx, "IS"), serial.ErrInvalidRequest)
+				require.ErrorIs(t, onlyErr(g.NextN(t.Context(), tx, "IS", n)), serial.ErrInvalidRequest)
 			}
 			for _, year := range []int{1, 1969, 1999, 2100} { // years that yy cannot print
 				date := serial.On(year, time.March, 1)
@@ -215,50 +180,25 @@ func TestRefused(t *testing.T) {
 				require.Error(t, g.Raise(t.Context(), tx, "IS", date, 1))
 			}
 			for _, seq := range []int64{-1, 10} {
-				require.ErrorContains(t, raise(seq)(g, tx, "IS"), "want 0 to 9")
+				require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", at, seq), "want 0 to 9")
 			}
-			for i, r := range []struct {
-				g    *gapless.Generator
-				typ  string
-				do   func(*gapless.Generator, gapless.Tx, string) error
-				want error
-				last int64
-			}{
-				{g, "IS", take(10), serial.ErrExhausted, 0}, // the period has no numbers yet
-				{g, "IS", take(7), nil, 7},
-				{g, "IS", take(3), serial.ErrExhausted, 7},
-				{other, "IS", take(1), serial.ErrConflict, 7},
-				{other, "IS", take(2), serial.ErrConflict, 7},
-				{other, "IS", raise(9), serial.ErrConflict, 7},
-				{g, "IS", take(1), nil, 8},
-				{g, "IS", raise(3), nil, 8},
-				{g, "IS", take(1), nil, 9},
-				{g, "IS", take(1), serial.ErrExhausted, 9},
-				{other, "NO", raise(0), nil, 0}, // no number was taken, so any scheme may take the first one
-				{g, "NO", take(1), nil, 1},
-				{other, "NO", take(1), serial.ErrConflict, 1},
-				{g, "UP", raise(3), nil, 3},
-				{g, "UP", take(1), nil, 4},
-				{late, "UP", take(2), nil, 6}, // WithStart applies only to a period without numbers
-				{g, "UP", raise(9), nil, 9},
-				{g, "UP", take(1), serial.ErrExhausted, 9},
-				{late, "ST", take(6), serial.ErrExhausted, 0},
-				{late, "ST", take(1), nil, 5},
-				{g, "SZ", take(1), nil, 1},
-				{late, "SZ", take(100_000), serial.ErrExhausted, 1},
-				{late, "SZ", raise(3), nil, 3},
-				{late, "SZ", take(1), nil, 4},
-				{late, "RL", raise(2), nil, 2},
-				{late, "RL", take(1), nil, 3},
-			} {
-				require.ErrorIs(t, r.do(r.g, tx, r.typ), r.want, "row %d", i)
-				requireSeq(t, r.last, "row %d", i)(g.Last(t.Context(), tx, r.typ, at))
-			}
-			require.ErrorIs(t, onlyErr(other.Last(t.Context(), tx, "IS", at)), serial.ErrConflict)
 		})
+		// No number of NO was taken by a raise to 0, so any scheme may take the first one. WithStart applies only to a
+		// period without numbers.
+		s.run(`
+			begin take10!exhausted last=0 take7=7 take3!exhausted last=7
+			other.on!conflict other.take2!conflict other.raise=9!conflict other.last!conflict
+			last=7 on=8 raise=3 last=8 on=9 on!exhausted last=9
+			other.NO/raise=0 NO/last=0 NO/on=1 other.NO/on!conflict NO/last=1
+			UP/raise=3 UP/last=3 UP/on=4 late.UP/take2=6 UP/raise=9 UP/last=9 UP/on!exhausted
+			late.ST/take6!exhausted late.ST/last=0 late.ST/on=5
+			SZ/on=1 late.SZ/take100000!exhausted SZ/last=1 late.SZ/raise=3 late.SZ/on=4
+			late.RL/raise=2 late.RL/last=2 late.RL/on=3
+			commit
+		`)
 		for _, tx := range []gapless.Tx{nil, (*sql.Tx)(nil), (*sqlx.Tx)(nil)} {
-			require.EqualError(t, take(1)(g, tx, "IS"), "gapless: the transaction is nil")
-			require.EqualError(t, raise(1)(g, tx, "IS"), "gapless: the transaction is nil")
+			require.EqualError(t, onlyErr(g.Next(t.Context(), tx, "IS")), "gapless: the transaction is nil")
+			require.EqualError(t, g.Raise(t.Context(), tx, "IS", at, 1), "gapless: the transaction is nil")
 		}
 	})
 }
