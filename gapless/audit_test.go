@@ -28,26 +28,14 @@ func numbers(between func(i int), texts ...string) iter.Seq2[string, error] {
 	}
 }
 
-// taking returns a function that takes n numbers of IS on a day of October 2021.
-func taking(t *testing.T, db *sql.DB, g *gapless.Generator) func(day, n int) {
-	return func(day, n int) {
-		t.Helper()
-		commits(t, db, func(tx *sql.Tx) {
-			for range n {
-				require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.On(2021, time.October, day))))
-			}
-		})
-	}
-}
-
 // Numbers are taken while an audit reads the stored numbers, and the audit must ignore them. A stored number above the
 // last one taken must be reported as never taken. A closed period, and numbers taken before the template was changed,
 // can be audited, too.
 func TestAudit(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		db, g := d.start(t)
-		take, on := taking(t, db, g), serial.On(2021, time.October, 24)
-		take(24, 3)
+		s := d.steps(t, nil)
+		db, g, on := s.db, s.generators[""], serial.On(2021, time.October, 24)
+		s.run("on24 on24 on24=3")
 		audit := func(q gapless.Querier, between func(int)) serial.Report {
 			t.Helper()
 			r, err := g.Audit(t.Context(), q, "IS", on, numbers(between, "IS202110240001", "IS202110240003",
@@ -57,7 +45,7 @@ func TestAudit(t *testing.T) {
 		}
 		r := audit(db, func(i int) {
 			if i == 1 {
-				take(24, 2)
+				s.run("on24 on24")
 			}
 		})
 		require.Equal(t, []int64{3, 2, 0, 1, 1}, []int64{r.Last, r.Count, r.DuplicateCount, r.BeyondCount, r.OtherCount})
@@ -68,7 +56,7 @@ func TestAudit(t *testing.T) {
 		r = audit(tx, func(int) {})
 		require.Equal(t, []int64{5, 1}, []int64{r.Last, r.DuplicateCount})
 		require.NoError(t, tx.Commit())
-		d.closes(t, db, g, october(25))
+		s.run("close25")
 		require.Equal(t, r, audit(db, func(int) {}))
 
 		first, err := g.Scheme().Number("IS", on, 2)
@@ -87,14 +75,11 @@ func TestAudit(t *testing.T) {
 // An audit of all periods ignores numbers that are taken during the audit, in existing periods and in new ones.
 func TestAuditAll(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		db, g := d.start(t)
-		take := taking(t, db, g)
-		take(24, 2)
-		take(26, 3)
-		got, err := g.AuditAll(t.Context(), db, "IS", numbers(func(i int) {
+		s := d.steps(t, nil)
+		s.run("on24 on24 on26 on26 on26=3")
+		got, err := s.generators[""].AuditAll(t.Context(), s.db, "IS", numbers(func(i int) {
 			if i == 0 {
-				take(26, 1)
-				take(27, 1)
+				s.run("on26 on27")
 			}
 		}, "IS202110240001", "IS202110240002", "IS202110260003", "IS202110260004", "IS202110260005", "IS202110270001",
 			"IS202110270002", "no number"))
@@ -126,7 +111,8 @@ func TestAuditRefused(t *testing.T) {
 		require.ErrorIs(t, audit(t.Context(), db, "I S", numbers(nil)), serial.ErrInvalidType)
 		require.EqualError(t, audit(t.Context(), nil, "IS", numbers(nil)), "gapless: the Querier is nil")
 		failure := errors.New("no connection")
-		require.ErrorIs(t, audit(t.Context(), db, "IS", func(yield func(string, error) bool) { yield("", failure) }), failure)
+		failing := func(yield func(string, error) bool) { yield("", failure) }
+		require.ErrorIs(t, audit(t.Context(), db, "IS", failing), failure)
 		ctx, cancel := context.WithCancel(t.Context())
 		require.ErrorIs(t, audit(ctx, db, "IS", numbers(func(i int) {
 			require.Zero(t, i)
@@ -134,71 +120,6 @@ func TestAuditRefused(t *testing.T) {
 		}, "IS202110240001", "IS202110240002")), context.Canceled)
 	}
 	require.ErrorContains(t, onlyErr(g.Audit(t.Context(), db, "IS", on, numbers(nil), nil)), "option 2 is nil")
-}
-
-// Schemes with all kinds of periods take numbers. History must return the last numbers of the latest periods.
-func TestHistory(t *testing.T) {
-	east, april := serial.WithLocation(time.FixedZone("", 14*3600)), serial.WithYearStart(time.April, 1)
-	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		for i, r := range []struct {
-			opts []serial.Option
-			on   string // instants from the newest period to the oldest
-			want string // numbers, or year of the period and sequence if the printed date is unknown
-		}{
-			{nil, "9999-12-30T23 2040-02-29T12 2021-10-25T12 2021-10-24T12 1970-01-01T00",
-				"IS999912300001 IS204002290002 IS202110250003 IS202110240004 IS197001010005"},
-			{[]serial.Option{east, serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq:2}")},
-				"9999-12-31T09 2021-10-24T12 1969-12-31T10", "IS999912312301 IS202110250202 IS197001010003"},
-			{[]serial.Option{east, serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}{date:GGGG-WW}-{seq:4}")},
-				"2025-01-01T00 2024-12-25T00 1970-01-01T00", "IS2025-01-0001 IS2024-52-0002 IS1970-01-0003"},
-			{[]serial.Option{serial.WithPeriod(serial.PerQuarter), april, serial.WithTemplate("{type}{date:FFFF/Q}-{seq:4}")},
-				"2025-01-01T00 2024-12-25T00 1970-01-01T00", "IS2024/4-0001 IS2024/3-0002 IS1969/4-0003"},
-			{[]serial.Option{serial.WithPeriod(serial.PerHalfYear), april,
-				serial.WithTemplate("{type}{date:FFFF/'H'S}-{seq:4}")},
-				"2025-01-01T00 2024-09-25T00 1970-01-01T00", "IS2024/H2-0001 IS2024/H1-0002 IS1969/H2-0003"},
-			{[]serial.Option{serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMM}-{seq:4}")},
-				"2025-05-01T00 2024-12-25T00", "2025:1 2024:2"},
-			{[]serial.Option{serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}")},
-				"2025-05-01T00", "IS-0001"},
-		} {
-			g := d.generator(t, db, append(r.opts, serial.WithKeyPrefix(fmt.Sprint("p", i)))...)
-			history := func(q gapless.Querier, n int) string {
-				t.Helper()
-				numbers, err := g.History(t.Context(), q, "IS", n)
-				require.NoError(t, err)
-				var texts []string
-				for _, n := range numbers {
-					if n.Date.IsZero() {
-						require.Empty(t, n.String())
-						texts = append(texts, fmt.Sprintf("%d:%d", n.Start.Year(), n.Seq))
-					} else {
-						texts = append(texts, n.String())
-					}
-				}
-				return strings.Join(texts, " ")
-			}
-			require.Empty(t, history(db, 3))
-			instants := strings.Fields(r.on)
-			commits(t, db, func(tx *sql.Tx) {
-				for n := len(instants); n > 0; n-- {
-					at, err := time.Parse("2006-01-02T15", instants[n-1])
-					require.NoError(t, err)
-					require.NoError(t, onlyErr(g.NextN(t.Context(), tx, "IT", n)))
-					for range n {
-						require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(at))))
-					}
-				}
-				require.NoError(t, g.Raise(t.Context(), tx, "IS", serial.At(october(2)), 0)) // a row without numbers
-				require.Equal(t, r.want, history(tx, 10_000))
-				require.Equal(t, strings.Fields(r.want)[0], history(tx, 1))
-			})
-			if i == 0 {
-				d.closes(t, db, g, october(25))
-			}
-			require.Equal(t, r.want, history(db, len(instants)))
-		}
-	})
 }
 
 // With Never, no number can be printed for the first instant of the period: its date is in 1969 west of Greenwich, and
@@ -238,17 +159,14 @@ func TestFirstInstantWithoutDate(t *testing.T) {
 // single rows.
 func TestHistoryStatements(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		db, g := d.start(t)
-		for day := range 10 {
-			taking(t, db, g)(1+day, 1)
-		}
-		tx, statements := beginAt(t, db, d.readCommitted()), 0
-		all, err := g.History(t.Context(), counting{tx, &statements}, "IS", 9)
+		s := d.steps(t, nil)
+		s.run("on1 on2 on3 on4 on5 on6 on7 on8 on9 on10 begin=committed")
+		g, tx, statements := s.generators[""], s.sessions[""].tx, 0
+		all, err := g.History(t.Context(), counting(tx, &statements), "IS", 9)
 		require.NoError(t, err)
 		require.Len(t, all, 9)
 		require.Equal(t, 1, statements)
 		requireResult(t, all)(g.History(t.Context(), struct{ gapless.Querier }{tx}, "IS", 9))
-		require.NoError(t, tx.Commit())
 	})
 }
 
@@ -256,19 +174,16 @@ func TestHistoryStatements(t *testing.T) {
 // differs.
 func TestHistoryFromOtherSchemes(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		g, letters := d.generator(t, db), d.generator(t, db, serial.WithTemplate("{type}{date:yyMMdd}{seq:4:base36}"))
-		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.On(1999, time.October, 24)))) // unprintable as yy
-			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
-			require.NoError(t, onlyErr(letters.NextOn(t.Context(), tx, "IS", serial.At(october(25)))))
-		})
+		s := d.steps(t, schemes{"": nil, "weeks": perWeek(),
+			"letters": {serial.WithTemplate("{type}{date:yyMMdd}{seq:4:base36}")}})
+		db, g, letters := s.db, s.generators[""], s.generators["letters"]
+		s.run("on19991024 on24 letters.on25") // yy cannot print 1999
 		all, err := letters.History(t.Context(), db, "IS", 3)
 		require.NoError(t, err)
 		require.Equal(t, "IS2110250001  ", fmt.Sprint(all[0], " ", all[1], " ", all[2]))
 		require.EqualValues(t, 1, all[1].Seq)
 		require.True(t, all[1].Start.Equal(october(24)))
-		require.ErrorIs(t, onlyErr(d.generator(t, db, perWeek()...).History(t.Context(), db, "IS", 2)), serial.ErrConflict)
+		require.ErrorIs(t, onlyErr(s.generators["weeks"].History(t.Context(), db, "IS", 2)), serial.ErrConflict)
 		for _, n := range []int{-1, 0, 10_001} {
 			require.EqualError(t, onlyErr(g.History(t.Context(), db, "IS", n)),
 				fmt.Sprintf("gapless: History of %d periods: want 1 to 10000", n))

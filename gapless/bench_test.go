@@ -96,19 +96,13 @@ func against(b *testing.B, d *database, callers, types int) {
 		for i := range callers {
 			workers.Go(func() {
 				for time.Since(start) < round {
-					tx, err := db.BeginTx(ctx, nil)
-					if err == nil {
-						var text string
-						if text, err = take(tx, typ(i)); err == nil {
-							_, err = tx.ExecContext(ctx, insert, text)
-						}
-						if err == nil {
-							err = tx.Commit()
-						}
+					err := inTx(ctx, db, sql.LevelDefault, func(tx *sql.Tx) error {
+						text, err := take(tx, typ(i))
 						if err != nil {
-							_ = tx.Rollback()
+							return err
 						}
-					}
+						return onlyErr(tx.ExecContext(ctx, insert, text))
+					})
 					if err == nil {
 						done.Add(1)
 					} else if !repeatable(err) { // on MySQL, the first numbers of a row can cause deadlocks

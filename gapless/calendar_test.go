@@ -2,6 +2,7 @@ package gapless_test
 
 import (
 	"database/sql"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,67 +25,49 @@ func perYear(from time.Month) []serial.Option {
 // contains want.
 func requireConflict(t *testing.T, g *gapless.Generator, tx *sql.Tx, typ, want string) {
 	t.Helper()
-	_, err := g.Next(t.Context(), tx, typ)
-	require.ErrorIs(t, err, serial.ErrConflict)
-	require.ErrorContains(t, err, want)
-	for _, year := range []int{1999, 2021, 2040} {
-		at := serial.On(year, time.October, 24)
-		_, err = g.NextOn(t.Context(), tx, typ, at)
-		require.ErrorIs(t, err, serial.ErrConflict)
-		require.ErrorContains(t, err, want)
-		require.ErrorContains(t, err,
-			"to count in another way, use another type, or another key prefix together with another literal in the template")
-		err = g.Raise(t.Context(), tx, typ, at, 5)
-		require.ErrorIs(t, err, serial.ErrConflict)
-		require.ErrorContains(t, err, want)
-		_, err = g.Last(t.Context(), tx, typ, at)
-		require.ErrorIs(t, err, serial.ErrConflict)
-		require.ErrorContains(t, err, want)
+	for _, date := range []string{"19991024", "20211024", "20401024"} {
+		for _, verb := range []string{"next", "on", "raise", "last"} {
+			err := call{g, typ, verb, date, "5"}.do(t.Context(), tx).err
+			require.ErrorIs(t, err, serial.ErrConflict)
+			require.ErrorContains(t, err, want)
+			require.True(t, verb == "next" || strings.Contains(err.Error(), "to count in another way, use another type, or "+
+				"another key prefix together with another literal in the template"), err)
+		}
 	}
 }
 
 // As long as any row of a series exists, calls with a different period length or year start must fail.
 func TestCalendarCannotChange(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		days, weeks := d.generator(t, db), d.generator(t, db, perWeek()...)
-		april, july := d.generator(t, db, perYear(time.April)...), d.generator(t, db, perYear(time.July)...)
-		day := october(24)
-		takes := func(g *gapless.Generator, tx *sql.Tx, typ string, want int64) {
+		s := d.steps(t, schemes{"": nil, "weeks": perWeek(),
+			"april": perYear(time.April), "july": perYear(time.July)})
+		conflicts := func(generator, typ, want string) {
 			t.Helper()
-			requireSeq(t, want)(g.NextOn(t.Context(), tx, typ, serial.At(day)))
+			requireConflict(t, s.generators[generator], s.sessions[""].tx, typ, want)
 		}
-		commits(t, db, func(tx *sql.Tx) { // the same errors must occur before the rows are committed and afterwards
-			takes(days, tx, "D", 1)
-			takes(april, tx, "A", 1)
-			require.NoError(t, weeks.Raise(t.Context(), tx, "W", serial.At(day), 7))
-			requireConflict(t, weeks, tx, "D", "D is counted by days, but this scheme counts by weeks;")
-			takes(days, tx, "D", 2)
-		})
-		commits(t, db, func(tx *sql.Tx) {
-			requireConflict(t, weeks, tx, "D", "D is counted by days, but this scheme counts by weeks;")
-			requireConflict(t, days, tx, "W", "W is counted by weeks, but this scheme counts by days;")
-			requireConflict(t, july, tx, "A",
-				"A is counted by years from April 1, but this scheme counts by years from July 1;")
-			takes(days, tx, "D", 3)
-			takes(april, tx, "A", 2)
-			takes(weeks, tx, "W", 8)
-			takes(weeks, tx, "X", 1) // another type
-		})
+		const days = "D is counted by days, but this scheme counts by weeks;"
+		s.run("begin D/on24=1 april.A/on24=1 weeks.W/raise24=7") // the same errors must occur before the rows are committed
+		conflicts("weeks", "D", days)
+		s.run("D/on24=2 commit begin")
+		conflicts("weeks", "D", days)
+		conflicts("", "W", "W is counted by weeks, but this scheme counts by days;")
+		conflicts("july", "A", "A is counted by years from April 1, but this scheme counts by years from July 1;")
+		s.run("D/on24=3 april.A/on24=2 weeks.W/on24=8 weeks.X/on24=1 commit") // X is another type
 
-		// The result is the same after the series' row, or only the rows of its periods, were deleted.
-		commits(t, db, func(tx *sql.Tx) {
-			_, err := tx.ExecContext(t.Context(), "DELETE FROM serial_gapless_series")
-			require.NoError(t, err)
-			requireConflict(t, weeks, tx, "D", "D is counted by days, but this scheme counts by weeks;")
-			takes(days, tx, "D", 4)
-			require.NoError(t, onlyErr(days.NextOn(t.Context(), tx, "D", serial.On(2022, time.October, 24))))
-			_, err = tx.ExecContext(t.Context(), "DELETE FROM serial_gapless")
-			require.NoError(t, err)
-			requireConflict(t, weeks, tx, "D", "D is counted by days, but this scheme counts by weeks;")
-			require.NoError(t, onlyErr(tx.ExecContext(t.Context(), "DELETE FROM serial_gapless_series")))
-			takes(weeks, tx, "D", 1)
-		})
+		// The result is the same after the series' table was created again, or only the rows of its periods were deleted.
+		s.run("sql DROP TABLE serial_gapless_series")
+		require.NoError(t, s.generators["weeks"].CreateTable(t.Context(), s.db))
+		s.run("begin")
+		conflicts("weeks", "D", days)
+		s.run(`
+			D/on24=4 D/on20221024=1
+			sql DELETE FROM serial_gapless
+		`)
+		conflicts("weeks", "D", days)
+		s.run(`
+			sql DELETE FROM serial_gapless_series
+			weeks.D/on24=1 commit
+		`)
 	})
 }
 
@@ -92,24 +75,19 @@ func TestCalendarCannotChange(t *testing.T) {
 // then fail.
 func TestCalendarsAtOnce(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		days, weeks := d.generator(t, db), d.generator(t, db, perWeek()...)
-		at := serial.At(october(24))
-		for typ, end := range map[string]func(*sql.Tx) error{"C": (*sql.Tx).Commit, "R": (*sql.Tx).Rollback} {
-			first, second := begin(t, db), begin(t, db)
-			require.NoError(t, onlyErr(days.NextOn(t.Context(), first, typ, at)))
-			id, result := d.connection(t, second), make(chan error, 1)
-			go func() { result <- onlyErr(weeks.NextOn(t.Context(), second, typ, at)) }()
-			require.Eventually(t, func() bool { return d.waits(t, db, id) }, 30*time.Second, time.Millisecond)
-			require.NoError(t, end(first))
-			if typ == "C" {
-				require.ErrorIs(t, <-result, serial.ErrConflict)
-			} else {
-				require.NoError(t, <-result)
-			}
-			require.NoError(t, second.Commit())
-			requireSeq(t, 1)(map[string]*gapless.Generator{"C": days, "R": weeks}[typ].Last(t.Context(), db, typ, at))
-		}
+		d.steps(t, schemes{"": nil, "weeks": perWeek()}).run(`
+			first: begin C/on24=1
+			second: begin weeks.C/on24&
+			first: commit
+			second: !conflict commit
+			C/last24=1
+
+			first: begin R/on24=1
+			second: begin weeks.R/on24&
+			first: rollback
+			second: =1 commit
+			weeks.R/last24=1
+		`)
 	})
 }
 
@@ -117,18 +95,11 @@ func TestCalendarsAtOnce(t *testing.T) {
 // same error, whatever row the first one has left behind.
 func TestRefusedCalendarRetried(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		days := d.generator(t, db)
-		months := d.generator(t, db, serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}"))
-		day := october(24)
-		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, onlyErr(days.NextOn(t.Context(), tx, "IS", serial.At(day))))
-		})
-		for _, level := range []sql.IsolationLevel{sql.LevelSerializable, sql.LevelDefault, sql.LevelSerializable} {
-			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
-			require.NoError(t, err)
-			require.ErrorIs(t, onlyErr(months.NextOn(t.Context(), tx, "IS", serial.At(day))), serial.ErrConflict)
-			require.NoError(t, tx.Commit())
-		}
+		d.steps(t, schemes{"": nil, "months": perMonth()}).run(`
+			begin on24 commit
+			begin=serializable months.on24!conflict commit
+			begin months.on24!conflict commit
+			begin=serializable months.on24!conflict commit
+		`)
 	})
 }

@@ -24,13 +24,7 @@ func perMonth(opts ...serial.Option) []serial.Option {
 // chronological returns a generator with WithChronology and creates its tables.
 func (d *database) chronological(t testing.TB, db *sql.DB, opts ...serial.Option) *gapless.Generator {
 	t.Helper()
-	g, err := gapless.New(d.dialect, scheme(t, opts...), gapless.WithChronology())
-	require.NoError(t, err)
-	require.NoError(t, g.CreateTable(t.Context(), db))
-	if d.comment != "" {
-		g.AsOn(d.comment)
-	}
-	return g
+	return d.generatorWith(t, db, opts, gapless.WithChronology())
 }
 
 // row returns the last sequence of IS in a period, its date and the previous date, with 0 for a missing value.
@@ -48,8 +42,8 @@ func (d *database) row(t testing.TB, tx gapless.Querier, period string) string {
 }
 
 // A call with an earlier date than an existing number must fail, whatever has happened to the row in between. It takes
-// nothing, and the transaction can continue. Every driver must read the stored dates unchanged, whatever its settings do
-// to the type DATE.
+// nothing, and the transaction can continue. Every driver must read the stored dates unchanged, whatever its settings
+// do to the type DATE.
 func TestChronology(t *testing.T) {
 	each(t, func(t *testing.T, d *database) { requireChronology(t, d, d.open(t)) })
 	t.Run("lib/pq", func(t *testing.T) {
@@ -64,8 +58,8 @@ func TestChronology(t *testing.T) {
 
 func requireChronology(t *testing.T, d *database, db *sql.DB) {
 	t.Helper()
-	g := d.chronological(t, db, perMonth()...)
-	s := &steps{t: t, d: d, db: db, sessions: map[string]*session{}, generators: map[string]*gapless.Generator{"": g,
+	s := &steps{t: t, d: d, db: db, sessions: map[string]*session{}, generators: map[string]*gapless.Generator{
+		"":      d.chronological(t, db, perMonth()...),
 		"other": d.chronological(t, db, perMonth(serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:3:base36}"))...)}}
 	s.run(`
 		begin on5=1 on4!order on5=2 on6=3
@@ -89,12 +83,8 @@ func requireChronology(t *testing.T, d *database, db *sql.DB) {
 
 		close1
 		begin=committed on20210901!closed on20210930!closed
-		reopen20210901 on20210929!order on20210930=2 commit
+		reopen20210901 on20210929!order on20210930=2 on8!dated commit
 	`)
-	commits(t, db, func(tx *sql.Tx) {
-		require.ErrorContains(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(8)))),
-			" a number dated 2021-10-09; want that date or")
-	})
 }
 
 // Next must use the date of the database's clock, even if the generator expects a different date, and even if the
@@ -129,45 +119,33 @@ func TestChronologyByDatabaseClock(t *testing.T) {
 	})
 }
 
-// The compared date must be the business date, by the scheme's time zone and day start.
+// The compared date must be the business date, by the scheme's time zone and day start. Apia skips 30 December. The
+// business day of the 30th is from 00:00 to 04:00 on the 31st, which is 10:00 to 14:00 on the 30th in UTC.
 func TestChronologyByBusinessDate(t *testing.T) {
 	apia, err := time.LoadLocation("Pacific/Apia")
 	require.NoError(t, err)
 	d := inFile(t)
-	db := d.open(t)
-	g := d.chronological(t, db, perMonth(serial.WithLocation(apia), serial.WithDayStart(4*time.Hour))...)
-	commits(t, db, func(tx *sql.Tx) {
-		at := func(day, hour int) serial.When {
-			return serial.At(time.Date(2011, time.December, day, hour, 59, 0, 0, apia))
-		}
-		// This zone skips 30 December. The business day of the 30th is from 00:00 to 04:00 on the 31st.
-		for i, when := range []serial.When{serial.On(2011, time.December, 29), at(31, 3), at(31, 4)} {
-			n, err := g.NextOn(t.Context(), tx, "IS", when)
-			require.NoError(t, err)
-			require.Equal(t, fmt.Sprintf("IS%d-00%d", []int{20111229, 20111230, 20111231}[i], i+1), n.String())
-			require.Contains(t, d.row(t, tx, "201112"), ","+n.String()[2:10]+",")
-		}
-		require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, "IS", at(31, 3))), gapless.ErrOutOfOrder)
-		require.Equal(t, "3,20111231,20111231", d.row(t, tx, "201112"))
-	})
+	s := d.steps(t, nil)
+	s.generators[""] = d.chronological(t, s.db, perMonth(serial.WithLocation(apia), serial.WithDayStart(4*time.Hour))...)
+	s.run(`
+		begin on20111229=IS20111229-001 row201112=1,20111229,0
+		on20111230T13=IS20111230-002 row201112=2,20111230,20111229
+		on20111230T14=IS20111231-003 on20111230T13!order row201112=3,20111231,20111231 commit
+	`)
 }
 
 // CreateTable must add the columns to an existing table, even if many processes call it at the same time. Generators
 // without the option continue to use the table, and their numbers have no date.
 func TestChronologyAddsColumns(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		plain := d.generator(t, db, perMonth()...)
-		day := func(day int) serial.When { return serial.On(2021, time.October, day) }
-		takes := func(g *gapless.Generator, at, want int) {
-			t.Helper()
-			commits(t, db, func(tx *sql.Tx) { requireSeq(t, int64(want))(g.NextOn(t.Context(), tx, "IS", day(at))) })
-		}
-		takes(plain, 9, 1)
+		s := d.steps(t, schemes{"plain": perMonth()})
 		g, err := gapless.New(d.dialect, scheme(t, perMonth()...), gapless.WithChronology())
 		require.NoError(t, err)
+		s.generators[""] = g
+		db, plain := s.db, s.generators["plain"]
+		s.run("plain.on9=1")
 		tx := begin(t, db)
-		_, err = g.NextOn(t.Context(), tx, "IS", day(9))
+		_, err = g.NextOn(t.Context(), tx, "IS", serial.At(october(9)))
 		require.ErrorContains(t, err, "dated") // the driver's error, which contains the missing column
 		require.NoError(t, tx.Rollback())
 		require.NoError(t, plain.CreateTable(t.Context(), db))
@@ -196,15 +174,8 @@ func TestChronologyAddsColumns(t *testing.T) {
 		}
 		require.NoError(t, blocker.Commit())
 		creators.Wait()
-		takes(g, 4, 2) // the numbers before have no date
-		takes(plain, 20, 3)
-		takes(g, 5, 4)
-		takes(plain, 1, 5)
-		require.Equal(t, "5,20211005,20211004", d.row(t, db, "202110"))
-		commits(t, db, func(tx *sql.Tx) {
-			require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, "IS", day(4))), gapless.ErrOutOfOrder)
-		})
-		takes(g, 5, 6)
+		s.run("on4=2 plain.on20=3 on5=4 plain.on1=5 row202110=5,20211005,20211004") // the numbers before have no date
+		s.run("on4!order on5=6")
 
 		// The documented statements add the same columns. If one is missing, CreateTable adds it.
 		statements := documented(t)
@@ -218,7 +189,7 @@ func TestChronologyAddsColumns(t *testing.T) {
 			if executed == 1 {
 				require.NoError(t, g.CreateTable(t.Context(), db))
 			}
-			takes(g, 5, 1)
+			s.run("on5=1")
 		}
 	})
 }

@@ -129,101 +129,77 @@ func TestContextsEndAtRandom(t *testing.T) {
 // the error of the context. Nothing is closed, and other callers can continue.
 func TestContextEndsWhileWaiting(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
-		db, g := d.start(t)
-		blocker, tx, closing := begin(t, db), begin(t, db), beginAt(t, db, sql.LevelReadCommitted)
-		require.NoError(t, onlyErr(g.NextOn(t.Context(), blocker, "IS", serial.At(october(1)))))
-		ctx, cancel := context.WithCancel(t.Context())
-		failed, closed := make(chan error, 1), make(chan error, 1)
-		id, closingID := d.connection(t, tx), d.connection(t, closing)
-		go func() { failed <- onlyErr(g.NextOn(ctx, tx, "IS", serial.At(october(1)))) }()
-		go func() { closed <- g.ClosePeriods(ctx, closing, "IS", serial.At(october(2))) }()
-		require.Eventually(t, func() bool { return d.waits(t, db, id) && d.waits(t, db, closingID) }, 30*time.Second,
-			time.Millisecond)
-		cancel()
-		require.ErrorIs(t, <-failed, context.Canceled)
-		require.ErrorIs(t, <-closed, context.Canceled)
-		_, _ = tx.Rollback(), closing.Rollback()
-		require.NoError(t, blocker.Rollback())
-		commits(t, db, func(tx *sql.Tx) { requireSeq(t, 1)(g.NextOn(t.Context(), tx, "IS", serial.At(october(1)))) })
+		d.steps(t, nil).run(`
+			blocker: begin on1
+			waiting: begin on1&
+			closing: begin=committed close2&
+			waiting: cancel !canceled rollback
+			closing: cancel !canceled rollback
+			blocker: rollback
+			until=0 on1=1
+		`)
 	})
 }
 
 // Calls wait for other transactions while a day ends. The result must depend on the time of the database's clock at
 // which each call has got its locks.
 func TestDayEndsWhileWaiting(t *testing.T) {
-	type call struct {
-		g             *gapless.Generator
-		first, waiter *sql.Tx
-		id            int64
-		number        serial.Number
-		result        chan error
+	if testing.Short() {
+		t.Skip("waits for the end of a day, for three seconds")
 	}
 	kinds(t, servers, func(t *testing.T, d *database) {
 		t.Parallel()
 		db := d.open(t)
 		d.chronological(t, db) // no column can be added while other transactions use the table
-		begins := func(prefix string, ends time.Time, opts ...serial.Option) *call {
-			start := ends.Sub(ends.Truncate(24 * time.Hour)) // time of day at which the business day ends
-			opts = append(opts, serial.WithDayStart(start), serial.WithKeyPrefix(prefix))
-			c := &call{first: begin(t, db), waiter: beginAt(t, db, sql.LevelReadCommitted), result: make(chan error, 1)}
-			if c.g = d.generator(t, db, opts...); strings.HasPrefix(prefix, "dates") {
-				c.g = d.chronological(t, db, opts...)
-			}
-			requireSeq(t, 1)(c.g.Next(t.Context(), c.first, "IS"))
-			c.id = d.connection(t, c.waiter)
-			go func() {
-				n, err := c.g.NextN(t.Context(), c.waiter, "IS", 1)
-				if err == nil {
-					c.number = n[0]
-				}
-				c.result <- err
-			}()
-			return c
-		}
-		perYear := serial.WithPeriod(serial.PerYear)
 		for attempt := 0; ; attempt++ {
-			now := d.clock(t, db).UTC()
-			ends := now.Add(3 * time.Second).Truncate(time.Second)
-			last := scheme(t, serial.WithDayStart(ends.Sub(ends.Truncate(24*time.Hour)))).BusinessDate(serial.At(now))
-			id := fmt.Sprint(attempt)
-			days := begins("days"+id, ends)
-			years := begins("years"+id, ends, perYear, serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}"))
-			until := begins("until"+id, ends, perYear, serial.WithTemplate("{type}{date:yyyy}-{seq:4}"), serial.WithUntil(last))
-			dates := begins("dates"+id, ends, perYear, serial.WithTemplate("{type}{date:yyyy}-{seq:4}"))
-			all := []*call{days, years, until, dates}
-			require.Eventually(t, func() bool {
-				return !slices.ContainsFunc(all, func(c *call) bool { return !d.waits(t, db, c.id) })
-			}, 30*time.Second, time.Millisecond)
+			ends := d.clock(t, db).UTC().Add(3 * time.Second).Truncate(time.Second)
+			start := serial.WithDayStart(ends.Sub(ends.Truncate(24 * time.Hour)))
+			before := scheme(t, start).BusinessDate(serial.At(ends.Add(-1)))
+			after := scheme(t, start).BusinessDate(serial.At(ends))
+			yearly := func(prefix, template string, opts ...serial.Option) []serial.Option {
+				return append(opts, start, serial.WithPeriod(serial.PerYear), serial.WithTemplate(template),
+					serial.WithKeyPrefix(fmt.Sprint(prefix, attempt)))
+			}
+			s := d.steps(t, schemes{
+				"":      {start, serial.WithKeyPrefix(fmt.Sprint("days", attempt))},
+				"years": yearly("years", "{type}{date:yyyyMMdd}-{seq:4}"),
+				"until": yearly("until", "{type}{date:yyyy}-{seq:4}", serial.WithUntil(before)),
+			})
+			s.generators["dates"] = d.chronological(t, s.db, yearly("dates", "{type}{date:yyyy}-{seq:4}")...)
+			s.run(`
+				first: begin next=1
+				days: begin=committed take1&
+				first years: begin years.next=1
+				years: begin=committed years.take1&
+				first until: begin until.next=1
+				until: begin=committed until.take1&
+				first dates: begin dates.next=1
+				dates: begin=committed dates.take1&
+			`)
 			waiting := time.Now()
 			for inTime := d.clock(t, db).Before(ends); d.clock(t, db).Before(ends) ||
 				inTime && time.Since(waiting) < 2500*time.Millisecond; {
 				time.Sleep(20 * time.Millisecond)
 			}
-			for _, c := range all {
-				require.NoError(t, c.first.Commit())
-			}
+			s.run("first: commit\n first years: commit\n first until: commit\n first dates: commit")
 			if time.Since(waiting) < 2500*time.Millisecond { // the day ended before all calls were waiting
-				for _, c := range all {
-					<-c.result
-					require.NoError(t, c.waiter.Rollback())
+				for _, name := range []string{"days", "years", "until", "dates"} {
+					<-s.sessions[name].result
+					s.run(name + ": rollback")
 				}
 				continue
 			}
-			before := serial.At(ends.Add(-time.Second))
-			require.NoError(t, <-days.result)
-			require.EqualValues(t, 1, days.number.Seq, "of the next day")
-			require.True(t, days.number.Start.Equal(ends))
-			requireSeq(t, 1)(days.g.Last(t.Context(), db, "IS", before))
-			require.NoError(t, <-years.result)
-			require.EqualValues(t, 2, years.number.Seq)
-			require.True(t, years.number.Date.Equal(ends), "%v of %v", years.number, years.number.Date)
-			require.ErrorIs(t, <-until.result, serial.ErrExhausted)
-			require.NoError(t, until.waiter.Commit())
-			requireSeq(t, 1)(until.g.Last(t.Context(), db, "IS", before))
-			require.NoError(t, <-dates.result)
-			require.ErrorIs(t, onlyErr(dates.g.NextOn(t.Context(), dates.waiter, "IS", before)), gapless.ErrOutOfOrder)
+			s.run(strings.NewReplacer("BEFORE", strings.ReplaceAll(before.String(), "-", ""),
+				"AFTER", strings.ReplaceAll(after.String(), "-", "")).Replace(`
+				days: =ISAFTER0001
+				other: lastBEFORE=1
+				years: =ISAFTER-0002
+				until: !exhausted commit
+				other: until.lastBEFORE=1
+				dates: =2 dates.onBEFORE!order
+			`))
 			// The generator must not confuse the time at which a statement began to wait with the current time.
-			require.WithinDuration(t, d.clock(t, db), years.g.Now(), 2*time.Second)
+			require.WithinDuration(t, d.clock(t, db), s.generators["years"].Now(), 2*time.Second)
 			return
 		}
 	})

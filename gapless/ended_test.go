@@ -18,15 +18,11 @@ func requireEnded(t *testing.T, db *sql.DB, g *gapless.Generator, tx *sql.Tx, wa
 	for _, typ := range []string{"IS", "NEW"} {
 		before, err := g.Last(t.Context(), db, typ, serial.At(day))
 		require.NoError(t, err)
-		for range 2 {
-			_, err = g.NextOn(t.Context(), tx, typ, serial.At(day))
-			require.ErrorContains(t, err, want)
+		for _, step := range []string{"on24", "raise24=100", "on24", "raise24=100", "next", "close5", "reopen1"} {
+			err := newCall(g, typ+"/"+step).do(t.Context(), tx).err
+			require.ErrorContains(t, err, want, step)
 			require.NotErrorIs(t, err, serial.ErrConflict)
-			require.ErrorContains(t, g.Raise(t.Context(), tx, typ, serial.At(day), 100), want)
 		}
-		require.ErrorContains(t, onlyErr(g.Next(t.Context(), tx, typ)), want)
-		require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, typ, serial.At(october(5))), want)
-		require.ErrorContains(t, g.ReopenPeriods(t.Context(), tx, typ, serial.At(october(1))), want)
 		requireResult(t, before)(g.Last(t.Context(), db, typ, serial.At(day)))
 	}
 	_ = tx.Rollback() // some drivers report that there is no transaction
@@ -106,39 +102,28 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 	}
 }
 
-// shared is a Tx that is used by a second call while the statements of the first one run.
-type shared struct {
-	*sql.Tx
-	meanwhile func()
-}
-
-func (tx *shared) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	tx.meanwhile()
-	return tx.Tx.ExecContext(ctx, query, args...)
-}
-
-func (tx *shared) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	tx.meanwhile()
-	return tx.Tx.QueryRowContext(ctx, query, args...)
-}
-
 // While one call takes a number in a transaction, another call in the same transaction must fail, even if it uses a
 // different Generator.
 func TestSharedTx(t *testing.T) {
 	d := inFile(t)
 	db := d.open(t)
 	g, other := d.generator(t, db), d.generator(t, db)
-	tx, refused, at := &shared{Tx: begin(t, db)}, 0, serial.At(october(24))
-	tx.meanwhile = func() {
-		for _, g := range []*gapless.Generator{g, other} {
-			require.ErrorContains(t, onlyErr(g.NextOn(t.Context(), tx, "IS", at)), "only one goroutine at a time may use a Tx")
-			require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", at, 7), "only one goroutine at a time may use a Tx")
-			require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "IS", at), "only one goroutine at a time may use a Tx")
-			refused++
+	tx, refused := &hooked{Tx: begin(t, db)}, 0
+	tx.hook = func(query string, _ bool) (string, error) {
+		if refused < 0 {
+			return query, nil
 		}
+		for _, g := range []*gapless.Generator{g, other} {
+			for _, step := range []string{"on24", "raise24=7", "close24"} {
+				require.ErrorContains(t, newCall(g, step).do(t.Context(), tx).err, "only one goroutine at a time may use a Tx")
+				refused++
+			}
+		}
+		return query, nil
 	}
+	at := serial.At(october(24))
 	requireSeq(t, 1)(g.NextOn(t.Context(), tx, "IS", at))
 	require.NotZero(t, refused)
-	tx.meanwhile = func() {}
+	refused = -1 // from now on, no other call uses the transaction
 	requireSeq(t, 2)(other.NextOn(t.Context(), tx, "IS", at))
 }

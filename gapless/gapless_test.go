@@ -1,7 +1,6 @@
 package gapless_test
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -72,7 +71,7 @@ func TestOnlyTransactionsCompile(t *testing.T) {
 // savepoint. Types are compared byte by byte.
 func TestNext(t *testing.T) {
 	kinds(t, each, func(t *testing.T, d *database) {
-		s := d.steps(t, map[string][]serial.Option{
+		s := d.steps(t, schemes{
 			"": {serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}")}})
 		s.run(strings.ReplaceAll(`
 			last=0
@@ -86,46 +85,74 @@ func TestNext(t *testing.T) {
 }
 
 // NextOn must number each period separately, in every kind of scheme. Its numbers must parse to the date and the
-// sequence that were taken.
+// sequence that were taken. History must return the last numbers of the latest periods.
 func TestSchemes(t *testing.T) {
 	const varies = true // the printed date varies within a period
-	april := serial.WithYearStart(time.April, 1)
+	east, april := serial.WithLocation(time.FixedZone("", 14*3600)), serial.WithYearStart(time.April, 1)
 	schemes := []struct {
-		opts   []serial.Option
-		prints string // instants and their numbers (? for any number), in the order of the calls
-		varies bool
+		opts    []serial.Option
+		prints  string // instants and their numbers (? for any number), in the order of the calls
+		varies  bool
+		history string // numbers, or year of the period and sequence if the printed date is unknown
 	}{
-		{nil, "2021-10-24T12 IS202110240001 2021-10-24T23 IS202110240002 2021-10-25T00 IS202110250001 1970-01-02T12 " +
-			"IS197001020001 9999-12-30T00 IS999912300001 2021-10-24T00 IS202110240003", !varies},
+		{nil, "2021-10-24T12 IS202110240001 2021-10-24T23 IS202110240002 2021-10-25T00 IS202110250001 1970-01-01T00 " +
+			"IS197001010001 9999-12-30T23 IS999912300001 2021-10-24T00 IS202110240003", !varies,
+			"IS999912300001 IS202110250001 IS202110240003 IS197001010001"},
 		{[]serial.Option{serial.WithLocation(time.FixedZone("", 8*3600)), serial.WithDayStart(4 * time.Hour)},
-			"2021-10-23T20 IS202110240001 2021-10-24T19 IS202110240002 2021-10-24T20 IS202110250001", !varies},
-		{[]serial.Option{serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}{date:GGGG-WW}-{seq:4}")},
-			"2024-12-29T00 IS2024-52-0001 2024-12-30T00 IS2025-01-0001 2025-01-05T00 IS2025-01-0002", !varies},
+			"2021-10-23T20 IS202110240001 2021-10-24T19 IS202110240002 2021-10-24T20 IS202110250001", !varies,
+			"IS202110250001 IS202110240002"},
+		{[]serial.Option{east, serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}{date:GGGG-WW}-{seq:4}")},
+			"2024-12-29T00 IS2024-52-0001 2024-12-30T00 IS2025-01-0001 2025-01-05T00 IS2025-01-0002 1970-01-01T00 " +
+				"IS1970-01-0001", !varies, "IS2025-01-0002 IS2024-52-0001 IS1970-01-0001"},
 		{[]serial.Option{serial.WithPeriod(serial.PerQuarter), april, serial.WithTemplate("{type}/{date:FFFF-EE/Q}/{seq:3}")},
 			"2024-03-31T00 IS/2023-24/4/001 2024-04-01T00 IS/2024-25/1/001 2024-06-30T00 IS/2024-25/1/002 2024-07-01T00 " +
-				"IS/2024-25/2/001", !varies},
+				"IS/2024-25/2/001", !varies,
+			"IS/2024-25/2/001 IS/2024-25/1/002 IS/2023-24/4/001"},
 		{[]serial.Option{serial.WithPeriod(serial.PerHalfYear), april,
 			serial.WithTemplate("{seq:1+}/{date:FFFF-'H'S-d.R.}/{type}")},
 			"2024-03-31T00 1/2023-H2-31.III./IS 2024-04-01T00 1/2024-H1-1.IV./IS 2024-09-30T00 2/2024-H1-30.IX./IS " +
-				"2024-10-01T00 1/2024-H2-1.X./IS", varies},
+				"2024-10-01T00 1/2024-H2-1.X./IS", varies, "2024:1 2024:2 2023:1"},
+		{[]serial.Option{serial.WithPeriod(serial.PerQuarter), april, serial.WithTemplate("{type}{date:FFFF/Q}-{seq:4}")},
+			"2024-12-25T00 IS2024/3-0001 1970-01-01T00 IS1969/4-0001", !varies, "IS2024/3-0001 IS1969/4-0001"},
+		{[]serial.Option{serial.WithPeriod(serial.PerHalfYear), april,
+			serial.WithTemplate("{type}{date:FFFF/'H'S}-{seq:4}")},
+			"2025-01-01T00 IS2024/H2-0001 2024-09-25T00 IS2024/H1-0001 1970-01-01T00 IS1969/H2-0001", !varies,
+			"IS2024/H2-0001 IS2024/H1-0001 IS1969/H2-0001"},
 		{[]serial.Option{serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMM}-{seq:4}")},
 			"2021-10-24T00 IS202110-0001 2021-11-01T00 IS202111-0002 2021-02-01T00 IS202102-0003 2022-01-01T00 " +
-				"IS202201-0001", varies},
+				"IS202201-0001", varies, "2022:1 2021:3"},
 		{[]serial.Option{serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:2+}"), serial.WithStart(99)},
-			"2021-10-24T00 IS-99 2030-10-24T00 IS-100", !varies},
-		{[]serial.Option{serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq:4:base32}"),
-			serial.WithStart(32)}, "2021-10-24T01 IS20211024010010 2021-10-24T01 IS20211024010011 2021-10-24T02 " +
-			"IS20211024020010", !varies},
+			"2021-10-24T00 IS-99 2030-10-24T00 IS-100", !varies, "IS-100"},
+		{[]serial.Option{east, serial.WithPeriod(serial.PerHour), serial.WithStart(32),
+			serial.WithTemplate("{type}{date:yyyyMMddHH}{seq:4:base32}")},
+			"2021-10-24T12 IS20211025020010 2021-10-24T12 IS20211025020011 1969-12-31T10 IS19700101000010 9999-12-31T09 " +
+				"IS99991231230010", !varies, "IS99991231230010 IS20211025020011 IS19700101000010"},
 		{[]serial.Option{serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}{check:damm}")},
-			"2021-10-24T00 ? 2021-10-24T00 ?", !varies},
+			"2021-10-24T00 ? 2021-10-24T00 ?", !varies, "?"},
 		{[]serial.Option{serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"),
 			serial.WithHiddenSequence([]byte("0123456789abcdef"))},
-			"2021-10-24T00 ? 2021-10-24T00 ? 2021-10-25T00 ?", !varies},
+			"2021-10-24T00 ? 2021-10-24T00 ? 2021-10-25T00 ?", !varies, "?"},
 	}
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
 		for i, s := range schemes {
 			g := d.generator(t, db, append([]serial.Option{serial.WithKeyPrefix(fmt.Sprint("p", i))}, s.opts...)...)
+			requireHistory := func(q gapless.Querier, n int, want string) {
+				t.Helper()
+				numbers, err := g.History(t.Context(), q, "IS", n)
+				require.NoError(t, err)
+				var texts []string
+				for _, n := range numbers {
+					if n.Date.IsZero() {
+						require.Empty(t, n.String())
+						texts = append(texts, fmt.Sprintf("%d:%d", n.Start.Year(), n.Seq))
+					} else {
+						texts = append(texts, n.String())
+					}
+				}
+				require.True(t, want == "?" || want == strings.Join(texts, " "), texts)
+			}
+			requireHistory(db, 3, "")
 			commits(t, db, func(tx *sql.Tx) {
 				for pair := range slices.Chunk(strings.Fields(s.prints), 2) {
 					at, err := time.Parse("2006-01-02T15", pair[0])
@@ -135,10 +162,15 @@ func TestSchemes(t *testing.T) {
 					if pair[1] != "?" {
 						require.Equal(t, pair[1], n.String())
 					}
-					back, err := g.Scheme().Parse(n.String())
-					require.NoError(t, err)
 					_, start, _ := g.Scheme().Period(serial.At(at))
-					require.True(t, n.Seq == back.Seq && n.Date.Equal(back.Date) && n.Start.Equal(start), "%+v", n)
+					require.True(t, n.Start.Equal(start), "%+v", n)
+					back, err := g.Scheme().Parse(n.String())
+					if at.Unix() < 0 { // Parse accepts no hour that began before 1970 in UTC
+						require.ErrorIs(t, err, serial.ErrInvalidNumber)
+					} else {
+						require.NoError(t, err)
+						require.True(t, n.Seq == back.Seq && n.Date.Equal(back.Date), "%+v", n)
+					}
 					last, err := g.Last(t.Context(), tx, "IS", serial.At(at))
 					require.NoError(t, err)
 					require.True(t, last.Seq == n.Seq && last.Start.Equal(start), "%+v", last)
@@ -146,7 +178,16 @@ func TestSchemes(t *testing.T) {
 					require.Equal(t, !s.varies, last.String() == n.String(), last)
 				}
 				require.NoError(t, onlyErr(g.Next(t.Context(), tx, "IT")), "by the clock")
+				require.NoError(t, g.Raise(t.Context(), tx, "IS", serial.At(october(2)), 0)) // a row without numbers
+				requireHistory(tx, 10_000, s.history)
+				requireHistory(tx, 1, strings.Fields(s.history)[0])
 			})
+			if i == 0 { // closed periods have a history, too
+				commits(t, db, func(tx *sql.Tx) {
+					require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", serial.At(october(25))))
+				})
+			}
+			requireHistory(db, 9, s.history)
 		}
 	})
 }
@@ -156,28 +197,26 @@ func TestRefused(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		noon := d.noon(t, d.open(t))
 		classic := func(opts ...serial.Option) []serial.Option {
-			return append([]serial.Option{serial.WithTemplate("{type}{date:yyMMdd}{seq:1}"), serial.WithLocation(noon)}, opts...)
+			return append([]serial.Option{serial.WithLocation(noon), serial.WithTemplate("{type}{date:yyMMdd}{seq:1}")},
+				opts...)
 		}
-		s := d.steps(t, map[string][]serial.Option{"": classic(), "late": classic(serial.WithStart(5)),
+		s := d.steps(t, schemes{"": classic(), "late": classic(serial.WithStart(5)),
 			"other": classic(serial.WithTemplate("{type}{date:yyMMdd}{seq:4:base36}"))}) // prints sequences differently
 		db, g := s.db, s.generators[""]
 		at := serial.At(d.clock(t, db))
 		commits(t, db, func(tx *sql.Tx) {
 			for _, typ := range []string{"", "I S", strings.Repeat("x", 65), "Ａ"} {
-				require.ErrorIs(t, onlyErr(g.Next(t.Context(), tx, typ)), serial.ErrInvalidType)
-				require.ErrorIs(t, onlyErr(g.NextN(t.Context(), tx, typ, 2)), serial.ErrInvalidType)
-				require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, typ, at)), serial.ErrInvalidType)
-				require.ErrorIs(t, onlyErr(g.Last(t.Context(), tx, typ, at)), serial.ErrInvalidType)
-				require.ErrorIs(t, g.Raise(t.Context(), tx, typ, at, 1), serial.ErrInvalidType)
+				for _, verb := range []string{"next", "take", "on", "last", "raise"} {
+					require.ErrorIs(t, call{g, typ, verb, "2", "1"}.do(t.Context(), tx).err, serial.ErrInvalidType, verb)
+				}
 			}
 			for _, n := range []int{-1, 0, 100_001} {
 				require.ErrorIs(t, onlyErr(g.NextN(t.Context(), tx, "IS", n)), serial.ErrInvalidRequest)
 			}
-			for _, year := range []int{1, 1969, 1999, 2100} { // years that yy cannot print
-				date := serial.On(year, time.March, 1)
-				require.Error(t, onlyErr(g.NextOn(t.Context(), tx, "IS", date)))
-				require.Error(t, onlyErr(g.Last(t.Context(), tx, "IS", date)))
-				require.Error(t, g.Raise(t.Context(), tx, "IS", date, 1))
+			for _, year := range []string{"0001", "1969", "1999", "2100"} { // years that yy cannot print
+				for _, verb := range []string{"on", "last", "raise"} {
+					require.Error(t, call{g, "IS", verb, year + "0301", "1"}.do(t.Context(), tx).err)
+				}
 			}
 			for _, seq := range []int64{-1, 10} {
 				require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", at, seq), "want 0 to 9")
@@ -239,15 +278,13 @@ func TestDateOutOfRange(t *testing.T) {
 // an old snapshot.
 func TestAutocommitOff(t *testing.T) {
 	d := mariaDB(t)
-	db, g := d.start(t)
-	pool := d.with("autocommit=0").open(t)
+	s := d.steps(t, nil)
+	g, pool := s.generators[""], d.with("autocommit=0").open(t)
 	pool.SetMaxOpenConns(1)
 	for i, q := range []gapless.Querier{pool, sqlx.NewDb(pool, "mysql"), pool} {
 		var seen int64
 		require.NoError(t, pool.QueryRowContext(t.Context(), "SELECT count(*) FROM serial_gapless").Scan(&seen))
-		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
-		})
+		s.run("on24")
 		requireSeq(t, int64(i+1))(g.Last(t.Context(), q, "IS", serial.At(october(24))))
 	}
 	requireSeq(t, 4)(g.NextOn(t.Context(), begin(t, pool), "IS", serial.At(october(24))))
@@ -260,24 +297,22 @@ func TestAutocommitOffLeavesNothingOpen(t *testing.T) {
 	pool := d.open(t)
 	pool.SetMaxOpenConns(1)
 	at := serial.On(2021, time.October, 24)
-	plain, err := gapless.New(d.dialect, scheme(t))
-	require.NoError(t, err)
+	plain := d.generator(t, d.open(t))
 	dated, err := gapless.New(d.dialect, scheme(t), gapless.WithChronology())
 	require.NoError(t, err)
-	none := func(func(string, error) bool) {}
-	require.NoError(t, plain.CreateTable(t.Context(), d.open(t)))
-	for name, call := range map[string]func() error{
-		"ClosedUntil": func() error { return onlyErr(plain.ClosedUntil(t.Context(), pool, "IS")) },
-		"Last":        func() error { return onlyErr(plain.Last(t.Context(), pool, "IS", at)) },
-		"History":     func() error { return onlyErr(plain.History(t.Context(), pool, "IS", 2)) },
-		"Audit":       func() error { return onlyErr(plain.Audit(t.Context(), pool, "IS", at, none)) },
+	for i, call := range []func() error{
+		func() error { return onlyErr(plain.ClosedUntil(t.Context(), pool, "IS")) },
+		func() error { return onlyErr(plain.Last(t.Context(), pool, "IS", at)) },
+		func() error { return onlyErr(plain.History(t.Context(), pool, "IS", 2)) },
+		func() error {
+			return onlyErr(plain.Audit(t.Context(), pool, "IS", at, func(func(string, error) bool) {}))
+		},
+		func() error { return plain.CreateTable(t.Context(), pool) },
+		func() error { return dated.CreateTable(t.Context(), pool) },
+		func() error { return dated.CreateTable(t.Context(), pool) }, // finds both tables and all columns
 	} {
-		require.NoError(t, call(), name)
-		require.NoError(t, beginAt(t, pool, sql.LevelReadCommitted).Rollback(), name)
-	}
-	for _, g := range []*gapless.Generator{plain, dated, dated} { // the last one finds both tables and all columns
-		require.NoError(t, g.CreateTable(t.Context(), pool))
-		require.NoError(t, beginAt(t, pool, sql.LevelReadCommitted).Rollback())
+		require.NoError(t, call(), i)
+		require.NoError(t, beginAt(t, pool, sql.LevelReadCommitted).Rollback(), i)
 	}
 	execSQL(t, pool, "DROP TABLE serial_gapless_series")
 	execSQL(t, pool, "CREATE TABLE serial_gapless_series (series int)")
@@ -300,14 +335,11 @@ func TestCollation(t *testing.T) {
 	execSQL(t, db, "CREATE TABLE usual_invoices (number varchar(100) NOT NULL UNIQUE) CHARACTER SET utf8mb4 COLLATE "+
 		"utf8mb4_general_ci")
 	store := func(table, typ string) error {
-		tx := begin(t, db)
-		n, err := g.Next(t.Context(), tx, typ)
-		require.NoError(t, err)
-		if _, err := tx.ExecContext(t.Context(), "INSERT INTO "+table+" VALUES (?)", n.String()); err != nil {
-			require.NoError(t, tx.Rollback())
-			return err
-		}
-		return tx.Commit()
+		return inTx(t.Context(), db, sql.LevelDefault, func(tx *sql.Tx) error {
+			n, err := g.Next(t.Context(), tx, typ)
+			require.NoError(t, err)
+			return onlyErr(tx.ExecContext(t.Context(), "INSERT INTO "+table+" VALUES (?)", n.String()))
+		})
 	}
 	for _, alike := range [][2]string{{"IS", "is"}, {"É", "E"}, {"ß", "s"}} {
 		require.NoError(t, store("usual_invoices", alike[0]))
@@ -328,11 +360,14 @@ func TestCreateTable(t *testing.T) {
 		if d.dialect == gapless.SQLite {
 			d.dsn, _, _ = strings.Cut(d.dsn, "?") // without a busy timeout, blocked statements fail at once
 		}
+		onTable := func(name string) *gapless.Generator {
+			g, err := gapless.New(d.dialect, scheme(t), gapless.WithTable(name))
+			require.NoError(t, err)
+			return g
+		}
 		var creators sync.WaitGroup
 		for range 16 {
-			db := d.open(t)
-			g, err := gapless.New(d.dialect, scheme(t), gapless.WithTable("Order")) // a keyword of SQL
-			require.NoError(t, err)
+			db, g := d.open(t), onTable("Order") // a keyword of SQL
 			creators.Go(func() {
 				if err := g.CreateTable(t.Context(), db); err != nil {
 					t.Error(err)
@@ -341,15 +376,10 @@ func TestCreateTable(t *testing.T) {
 		}
 		creators.Wait()
 		db := d.open(t)
-		g, err := gapless.New(d.dialect, scheme(t), gapless.WithTable("Order"))
-		require.NoError(t, err)
-		commits(t, db, func(tx *sql.Tx) {
-			requireSeq(t, 1)(g.Next(t.Context(), tx, "IS"))
-		})
+		commits(t, db, func(tx *sql.Tx) { requireSeq(t, 1)(onTable("Order").Next(t.Context(), tx, "IS")) })
 		for _, table := range []string{"misshapen", "wrong_series"} {
 			execSQL(t, db, "CREATE TABLE "+table+" (series int)")
-			g, err = gapless.New(d.dialect, scheme(t), gapless.WithTable(strings.TrimSuffix(table, "_series")))
-			require.NoError(t, err)
+			g := onTable(strings.TrimSuffix(table, "_series"))
 			require.ErrorContains(t, g.CreateTable(t.Context(), db), "gapless: create the table: an existing table lacks a "+
 				"column of Schema; if it contains the numbers of release 0.4.0, use another table and see docs/migrating.md")
 		}
@@ -361,8 +391,7 @@ func TestCreateTable(t *testing.T) {
 			return
 		}
 		for i, table := range []string{"unfit", "unfit_too"} {
-			g, err = gapless.New(d.dialect, scheme(t), gapless.WithTable(table))
-			require.NoError(t, err)
+			g := onTable(table)
 			execSQL(t, db, strings.Replace(g.Schema()[i], unfit[0], unfit[1], 1))
 			require.ErrorContains(t, g.CreateTable(t.Context(), db), ", so numbers would not be stored as safely as documents")
 		}
@@ -379,38 +408,14 @@ func TestMissingTable(t *testing.T) {
 		for _, q := range []gapless.Querier{nil, (*sql.Tx)(nil), (*sql.DB)(nil), (*sql.Conn)(nil), (*sqlx.DB)(nil)} {
 			require.EqualError(t, onlyErr(g.Last(t.Context(), q, "IS", at)), "gapless: the Querier is nil")
 		}
-		none := func(func(string, error) bool) {}
-		for name, call := range map[string]func(tx gapless.Tx) error{
-			"Next":          func(tx gapless.Tx) error { return onlyErr(g.Next(t.Context(), tx, "IS")) },
-			"NextOn":        func(tx gapless.Tx) error { return onlyErr(g.NextOn(t.Context(), tx, "IS", at)) },
-			"Raise":         func(tx gapless.Tx) error { return g.Raise(t.Context(), tx, "IS", at, 3) },
-			"ClosePeriods":  func(tx gapless.Tx) error { return g.ClosePeriods(t.Context(), tx, "IS", at) },
-			"ReopenPeriods": func(tx gapless.Tx) error { return g.ReopenPeriods(t.Context(), tx, "IS", at) },
-			"ClosedUntil":   func(gapless.Tx) error { return onlyErr(g.ClosedUntil(t.Context(), db, "IS")) },
-			"Last":          func(gapless.Tx) error { return onlyErr(g.Last(t.Context(), db, "IS", at)) },
-			"History":       func(gapless.Tx) error { return onlyErr(g.History(t.Context(), db, "IS", 3)) },
-			"Audit":         func(gapless.Tx) error { return onlyErr(g.Audit(t.Context(), db, "IS", at, none)) },
-		} {
+		const missing = "a table of Schema does not exist: call CreateTable"
+		for _, step := range []string{"next", "on24", "raise24=3", "close24", "reopen24", "until", "last24"} {
 			tx := beginAt(t, db, d.readCommitted())
-			require.ErrorContains(t, call(tx), "a table of Schema does not exist: call CreateTable", name)
+			require.ErrorContains(t, newCall(g, step).do(t.Context(), tx).err, missing, step)
 			require.NoError(t, tx.Rollback())
 		}
-	})
-}
-
-// CreateTable creates a missing table. A series keeps its calendar, because the rows of its periods have it, too.
-func TestCreateMissingTable(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		db, g := d.start(t)
-		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
-		})
-		execSQL(t, db, "DROP TABLE serial_gapless_series")
-		weeks := d.generator(t, db, perWeek()...)
-		commits(t, db, func(tx *sql.Tx) {
-			requireConflict(t, weeks, tx, "IS", "IS is counted by days, but this scheme counts by weeks;")
-			requireSeq(t, 2)(g.NextOn(t.Context(), tx, "IS", serial.At(october(24))))
-		})
+		require.ErrorContains(t, onlyErr(g.History(t.Context(), db, "IS", 3)), missing)
+		require.ErrorContains(t, onlyErr(g.Audit(t.Context(), db, "IS", at, func(func(string, error) bool) {})), missing)
 	})
 }
 
@@ -467,57 +472,45 @@ func TestClock(t *testing.T) {
 
 // If a number cannot be reverted, the error must not be one after which the transaction can continue.
 func TestUndoFails(t *testing.T) {
+	failure := errors.New("no undo")
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}"))
-		_, err := g.NextN(t.Context(), noUndo{begin(t, db)}, "IS", 10)
-		require.ErrorIs(t, err, errNoUndo)
+		tx := &hooked{begin(t, db), func(query string, returnsRows bool) (string, error) {
+			if !returnsRows && strings.HasPrefix(query, "UPDATE") {
+				return "", failure
+			}
+			return query, nil
+		}}
+		err := onlyErr(g.NextN(t.Context(), tx, "IS", 10))
+		require.ErrorIs(t, err, failure)
 		require.NotErrorIs(t, err, serial.ErrExhausted)
 	})
-}
-
-var errNoUndo = errors.New("no undo")
-
-type noUndo struct{ *sql.Tx }
-
-func (tx noUndo) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if strings.HasPrefix(query, "UPDATE") {
-		return nil, errNoUndo
-	}
-	return tx.Tx.ExecContext(ctx, query, args...)
 }
 
 // On PostgreSQL, CreateTable finds a table anywhere in search_path, and creates no other table that would hide it.
 func TestSearchPath(t *testing.T) {
 	d, other := postgreSQL(t), postgreSQL(t)
-	db, g := d.start(t)
+	s := d.steps(t, nil)
 	both := *d
 	both.name = other.name + "," + d.name
-	later := both.open(t)
-	for _, db := range []*sql.DB{db, later} {
-		require.NoError(t, g.CreateTable(t.Context(), later))
-		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
-		})
-	}
-	requireSeq(t, 2)(g.Last(t.Context(), db, "IS", serial.At(october(24))))
+	later := both.steps(t, nil)
+	s.run("on24=1")
+	require.NoError(t, s.generators[""].CreateTable(t.Context(), later.db))
+	later.run("on24=2")
+	s.run("last24=2")
 }
 
 // On PostgreSQL at SERIALIZABLE, transactions that take numbers of different types must not conflict.
 func TestSerializable(t *testing.T) {
-	d := postgreSQL(t)
-	db, g := d.start(t)
-	day := october(24)
+	s := postgreSQL(t).steps(t, nil)
 	for range 2 { // first with new rows, then with existing ones
-		execSQL(t, db, "VACUUM ANALYZE serial_gapless, serial_gapless_series") // the planner then knows that they are small
-		var both [2]*sql.Tx
-		for i, typ := range []string{"A", "Z"} {
-			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
-			require.NoError(t, err)
-			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, typ, serial.At(day))))
-			both[i] = tx
-		}
-		require.NoError(t, both[0].Commit())
-		require.NoError(t, both[1].Commit())
+		s.run(`
+			sql VACUUM ANALYZE serial_gapless, serial_gapless_series # the planner then knows that they are small
+			first: begin=serializable A/on24
+			second: begin=serializable Z/on24
+			first: commit
+			second: commit
+		`)
 	}
 }
 
@@ -539,35 +532,20 @@ func TestJulianDay(t *testing.T) {
 // Settings of a connection must make no difference.
 func TestSettings(t *testing.T) {
 	check := func(t *testing.T, d *database) {
-		db, g := d.start(t)
-		for want := range int64(3) {
-			commits(t, db, func(tx *sql.Tx) {
-				n, err := g.NextOn(t.Context(), tx, "É", serial.At(october(24)))
-				require.NoError(t, err)
-				require.Equal(t, want+1, n.Seq)
-				n, err = g.Next(t.Context(), tx, "IS")
-				require.NoError(t, err)
-				require.Less(t, time.Since(n.Start), 25*time.Hour)
-			})
-		}
-		d.closes(t, db, g, october(2))
-		d.closes(t, db, g, october(3))
-		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(3)))))
-			require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(4)))))
-			require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(2)))), gapless.ErrPeriodClosed)
-		})
-		d.closes(t, db, g, october(5)) // closes several rows at once
-		tx := beginAt(t, db, d.readCommitted())
-		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(3))))
-		require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "IS", serial.At(october(3)))))
-		require.NoError(t, tx.Commit())
-		requireResult(t, october(3))(g.ClosedUntil(t.Context(), db, "IS"))
-		requireSeq(t, 2)(g.Last(t.Context(), db, "IS", serial.At(october(3))))
-		latest, err := g.History(t.Context(), db, "IS", 9)
+		s := d.steps(t, nil)
+		s.run(`
+			begin É/on24=1 next commit begin É/on24=2 next commit begin É/on24=3 next commit
+			close2 close3
+			begin on3 on4 on2!closed commit
+			close5 # closes several rows at once
+			begin=committed reopen3 on3=2 commit
+			until=20211003 last3=2
+		`)
+		latest, err := s.generators[""].History(t.Context(), s.db, "IS", 9)
 		require.NoError(t, err)
 		require.Len(t, latest, 3)
-		require.NoError(t, onlyErr(g.NextOn(t.Context(), begin(t, db), "é", serial.At(october(24)))))
+		require.Less(t, time.Since(latest[0].Start), 25*time.Hour)
+		s.run("begin é/on24=1")
 	}
 	for _, dsn := range []string{
 		"default_query_exec_mode=simple_protocol", "default_query_exec_mode=exec", "default_query_exec_mode=describe_exec",
@@ -593,16 +571,11 @@ func TestSettings(t *testing.T) {
 // If other transactions have changed a row since the transaction's first query, Raise must see the current row, even if
 // there is nothing to raise.
 func TestSnapshot(t *testing.T) {
-	d := mariaDB(t)
-	db, g := d.start(t)
-	day := october(24)
-	tx := begin(t, db)
-	require.NoError(t, onlyErr(g.Last(t.Context(), tx, "IS", serial.At(day))))
-	for range 2 { // the second time, the row does not change
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, g.Raise(t.Context(), tx, "IS", serial.At(day), 5)) })
-	}
-	require.NoError(t, g.Raise(t.Context(), tx, "IS", serial.At(day), 5))
-	requireSeq(t, 6)(g.NextOn(t.Context(), tx, "IS", serial.At(day)))
+	mariaDB(t).steps(t, nil).run(`
+		begin last24=0
+		other: begin raise24=5 commit begin raise24=5 commit # the second time, the row does not change
+		raise24=5 on24=6
+	`)
 }
 
 // Next must not change the caller's LAST_INSERT_ID.

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
@@ -155,17 +154,7 @@ func TestDateColumns(t *testing.T) {
 		g := d.generator(t, db, serial.WithLocation(saoPaulo))
 		local := db // connections with the setting
 		if d.dialect == gapless.MySQL {
-			connect := func(loc *time.Location) *sql.DB {
-				config, err := mysql.ParseDSN(d.dsn)
-				require.NoError(t, err)
-				config.DBName, config.ParseTime, config.Loc = d.name, true, loc
-				connector, err := mysql.NewConnector(config)
-				require.NoError(t, err)
-				db := sql.OpenDB(connector)
-				t.Cleanup(func() { _ = db.Close() })
-				return db
-			}
-			db, local = connect(time.UTC), connect(saoPaulo)
+			db, local = d.with("parseTime=true").open(t), d.with("parseTime=true&loc=America%2FSao_Paulo").open(t)
 		}
 		execSQL(t, db, "CREATE TABLE documents (day date NOT NULL)")
 		for _, want := range []string{"2018-11-04", "2026-08-01"} {
@@ -178,9 +167,7 @@ func TestDateColumns(t *testing.T) {
 				n, err := g.NextOn(t.Context(), tx, "INV", serial.OnDateOf(day))
 				require.NoError(t, err)
 				require.Equal(t, "INV"+strings.ReplaceAll(want, "-", "")+"0001", n.String())
-				last, err := g.Last(t.Context(), tx, "INV", serial.OnDateOf(day))
-				require.NoError(t, err)
-				require.Equal(t, n.String(), last.String())
+				requireSeq(t, 1)(g.Last(t.Context(), tx, "INV", serial.OnDateOf(day)))
 			})
 			if d.dialect == gapless.PostgreSQL {
 				continue
@@ -203,32 +190,19 @@ func TestDateColumns(t *testing.T) {
 func TestBoundaryDates(t *testing.T) {
 	saoPaulo, err := time.LoadLocation("America/Sao_Paulo")
 	require.NoError(t, err)
-	d := inFile(t)
-	db, g := d.start(t, serial.WithLocation(saoPaulo), serial.WithDayStart(4*time.Hour),
-		serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMM}{seq}"))
-	commits(t, db, func(tx *sql.Tx) {
-		err := g.ClosePeriods(t.Context(), tx, "INV", serial.On(2021, time.October, 2))
-		require.ErrorContains(t, err, "no period begins at 2021-10-02: want 2021-10-01 (2021-10-01T07:00:00Z) or "+
-			"2021-11-01 (2021-11-01T07:00:00Z)")
-		require.NoError(t, g.ClosePeriods(t.Context(), tx, "INV", serial.On(2021, time.October, 1)))
-		september := serial.On(2021, time.September, 30)
-		require.ErrorIs(t, onlyErr(g.NextOn(t.Context(), tx, "INV", september)), gapless.ErrPeriodClosed)
-		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "INV", serial.On(2021, time.September, 1)))
-		require.NoError(t, onlyErr(g.NextOn(t.Context(), tx, "INV", september)))
-	})
+	s := inFile(t).steps(t, schemes{"": {serial.WithLocation(saoPaulo), serial.WithDayStart(4 * time.Hour),
+		serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMM}{seq}")}})
+	s.run("begin")
+	err = s.generators[""].ClosePeriods(t.Context(), s.sessions[""].tx, "IS", serial.On(2021, time.October, 2))
+	require.ErrorContains(t, err, "no period begins at 2021-10-02: want 2021-10-01 (2021-10-01T07:00:00Z) or "+
+		"2021-11-01 (2021-11-01T07:00:00Z)")
+	s.run("close20211001 on20210930!closed reopen20210901 on20210930=1 commit")
 }
 
 // If the template prints the time of day, a date can identify a period, but a number cannot be issued for it.
 func TestDatesWithoutTimes(t *testing.T) {
-	d := inFile(t)
-	db, g := d.start(t, serial.WithTemplate("{type}{date:yyMMddHH}{seq}"))
-	date, before := serial.On(2021, time.October, 24), serial.On(1999, time.October, 24)
-	commits(t, db, func(tx *sql.Tx) {
-		require.ErrorContains(t, onlyErr(g.NextOn(t.Context(), tx, "IS", date)), "want an instant, from At")
-		require.NoError(t, g.Raise(t.Context(), tx, "IS", date, 5))
-		requireSeq(t, 5)(g.Last(t.Context(), tx, "IS", date))
-		require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", before, 5), "cannot be printed as yy")
-	})
+	inFile(t).steps(t, schemes{"": {serial.WithTemplate("{type}{date:yyMMddHH}{seq}")}}).run(
+		"on24!instant raise24=5 last24=5 raise19991024=5!unprintable")
 }
 
 // A column also contains numbers of other series. An audit with the query of docs/audit.md must ignore them. On
@@ -240,18 +214,13 @@ func TestAuditColumnWithOtherSeries(t *testing.T) {
 	require.Contains(t, string(text), "\n    "+query+"\n")
 
 	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		execSQL(t, db, "CREATE TABLE invoices (number char(30) NOT NULL)")
-		g, day := d.generator(t, db), serial.At(october(24))
-		for _, typ := range []string{"INV", "QUO", "INV"} {
-			commits(t, db, func(tx *sql.Tx) {
-				n, err := g.NextOn(t.Context(), tx, typ, day)
-				require.NoError(t, err)
-				_, err = tx.ExecContext(t.Context(), "INSERT INTO invoices VALUES ('"+n.String()+"')")
-				require.NoError(t, err)
-			})
-		}
-		execSQL(t, db, "INSERT INTO invoices VALUES ('OLD-17')")
+		s := d.steps(t, nil)
+		db, g, day := s.db, s.generators[""], serial.At(october(24))
+		s.run(`
+			sql CREATE TABLE invoices (number char(30) NOT NULL)
+			INV/on24=INV202110240001 QUO/on24=QUO202110240001 INV/on24=INV202110240002
+			sql INSERT INTO invoices VALUES ('INV202110240001'), ('QUO202110240001'), ('INV202110240002'), ('OLD-17')
+		`)
 		audit := func(query string) serial.Report {
 			r, err := g.Audit(t.Context(), db, "INV", day, numbers(func(int) {}, column(t, db, query)...))
 			require.NoError(t, err)

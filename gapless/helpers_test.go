@@ -1,9 +1,9 @@
 package gapless_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"os"
@@ -83,20 +83,17 @@ func servers(t *testing.T, test func(t *testing.T, d *database)) {
 }
 
 func postgreSQL(t testing.TB) *database {
-	dsn := env("SERIAL_POSTGRES_DSN", "postgres://postgres@127.0.0.1:5432/test?sslmode=disable")
+	dsn := cmp.Or(os.Getenv("SERIAL_POSTGRES_DSN"), "postgres://postgres@127.0.0.1:5432/test?sslmode=disable")
 	return onServer(t, &database{dialect: gapless.PostgreSQL, dsn: dsn}, "CREATE SCHEMA", "DROP SCHEMA", "CASCADE")
 }
 
 func mariaDB(t testing.TB) *database {
-	dsn := env("SERIAL_MYSQL_DSN", "root@tcp(127.0.0.1:3306)/")
+	dsn := cmp.Or(os.Getenv("SERIAL_MYSQL_DSN"), "root@tcp(127.0.0.1:3306)/")
 	return onServer(t, &database{dialect: gapless.MySQL, dsn: dsn}, "CREATE DATABASE", "DROP DATABASE", "")
 }
 
-// The driver of SQLite, and its parameter for a busy timeout.
-var (
-	sqliteDriver driver.Driver
-	sqliteBusy   string
-)
+// sqliteBusy is the parameter of SQLite's driver for a busy timeout.
+var sqliteBusy string
 
 func inFile(t testing.TB) *database {
 	t.Helper()
@@ -133,13 +130,6 @@ func skip(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-func env(name, otherwise string) string {
-	if v := os.Getenv(name); v != "" {
-		return v
-	}
-	return otherwise
-}
-
 // execSQL executes a statement on a database or in a transaction.
 func execSQL(t testing.TB, db interface {
 	ExecContext(context.Context, string, ...any) (sql.Result, error)
@@ -159,59 +149,45 @@ func (d *database) with(parameter string) *database {
 }
 
 // open returns a pool of new connections to d, which is closed when the test ends.
-func (d *database) open(t testing.TB) *sql.DB {
+func (d *database) open(t testing.TB) (db *sql.DB) {
 	t.Helper()
-	db, err := d.connect()
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	return db
-}
-
-func (d *database) connect() (*sql.DB, error) {
 	switch d.dialect {
 	case gapless.PostgreSQL:
 		config, err := pgx.ParseConfig(d.dsn)
-		if err != nil {
-			return nil, err
-		}
+		require.NoError(t, err)
 		if d.name != "" {
 			config.RuntimeParams["search_path"] = d.name
 			config.RuntimeParams["application_name"] = d.name
 		}
-		return stdlib.OpenDB(*config), nil
+		db = stdlib.OpenDB(*config)
 	case gapless.MySQL:
 		config, err := mysql.ParseDSN(d.dsn)
-		if err != nil {
-			return nil, err
-		}
-		config.DBName = d.name
-		config.Logger = silent{}
+		require.NoError(t, err)
+		config.DBName, config.Logger = d.name, &mysql.NopLogger{} // tests break connections
 		connector, err := mysql.NewConnector(config)
-		if err != nil {
-			return nil, err
-		}
-		return sql.OpenDB(connector), nil
+		require.NoError(t, err)
+		db = sql.OpenDB(connector)
 	default:
-		return sql.OpenDB(fileConnector(d.dsn)), nil
+		var err error
+		db, err = sql.Open("sqlite", d.dsn)
+		require.NoError(t, err)
 	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
 }
-
-// silent discards messages about the connections that a test breaks.
-type silent struct{}
-
-func (silent) Print(...any) {}
-
-type fileConnector string
-
-func (c fileConnector) Connect(context.Context) (driver.Conn, error) {
-	return sqliteDriver.Open(string(c))
-}
-func (c fileConnector) Driver() driver.Driver { return sqliteDriver }
 
 // generator returns a generator and creates its tables.
 func (d *database) generator(t testing.TB, db *sql.DB, opts ...serial.Option) *gapless.Generator {
 	t.Helper()
-	g, err := gapless.New(d.dialect, scheme(t, opts...))
+	return d.generatorWith(t, db, opts)
+}
+
+// generatorWith does what generator does, with options of this package.
+func (d *database) generatorWith(
+	t testing.TB, db *sql.DB, opts []serial.Option, options ...gapless.Option,
+) *gapless.Generator {
+	t.Helper()
+	g, err := gapless.New(d.dialect, scheme(t, opts...), options...)
 	require.NoError(t, err)
 	require.NoError(t, g.CreateTable(t.Context(), db))
 	if d.comment != "" {
@@ -352,23 +328,35 @@ func repeatable(err error) bool {
 // october returns the beginning of the given day of October 2021 in UTC.
 func october(day int) time.Time { return time.Date(2021, 10, day, 0, 0, 0, 0, time.UTC) }
 
-// counting counts the statements of a transaction.
-type counting struct {
+// hooked is a Tx that calls hook before each statement. The hook can change the statement, and make it fail unless it
+// is a query.
+type hooked struct {
 	*sql.Tx
-	statements *int
+	hook func(query string, returnsRows bool) (string, error)
 }
 
-func (tx counting) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	*tx.statements++
+func (tx *hooked) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	query, err := tx.hook(query, false)
+	if err != nil {
+		return nil, err
+	}
 	return tx.Tx.ExecContext(ctx, query, args...)
 }
 
-func (tx counting) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	*tx.statements++
+func (tx *hooked) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	query, _ = tx.hook(query, true)
 	return tx.Tx.QueryRowContext(ctx, query, args...)
 }
 
-func (tx counting) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	*tx.statements++
+func (tx *hooked) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	query, _ = tx.hook(query, true)
 	return tx.Tx.QueryContext(ctx, query, args...)
+}
+
+// counting returns a Tx that counts its statements.
+func counting(tx *sql.Tx, statements *int) *hooked {
+	return &hooked{tx, func(query string, _ bool) (string, error) {
+		*statements++
+		return query, nil
+	}}
 }

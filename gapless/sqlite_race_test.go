@@ -14,8 +14,7 @@ import (
 
 // This driver uses the C code of SQLite.
 func init() {
-	sqliteDriver = new(sqlite3.SQLiteDriver)
 	sqliteBusy = "_busy_timeout=60000"
 	dialectors[gapless.SQLite] = func(db *sql.DB) gorm.Dialector { return sqlite.Dialector{Conn: db} }
-	sql.Register("sqlite", sqliteDriver) // name of the driver in the examples
+	sql.Register("sqlite", new(sqlite3.SQLiteDriver)) // the driver of the other builds has this name
 }

@@ -24,7 +24,7 @@ import (
 //	begin             begin a transaction; begin=serializable sets its isolation level
 //	commit, rollback  end it
 //	save, back        SAVEPOINT and ROLLBACK TO SAVEPOINT
-//	on5=1             NextOn for 5 October 2021 takes sequence 1; without a value, it takes any sequence
+//	on5=1             NextOn for 5 October 2021 takes sequence 1 or, without a value, any sequence
 //	late5=1           the same, by a generator that believes that this day has not ended
 //	next=1, take3=4   Next takes sequence 1, and NextN takes three, the last of which is 4
 //	raise5=7          Raise to 7
@@ -36,9 +36,9 @@ import (
 //	cancel            end the context of a step that waits
 //
 // Without "begin", a step has a transaction of its own. A date may also be written as 20211005, an instant as
-// 20211005T23, and the current time as nothing. A value may also be a number as printed. After "!", a step names the error with which it must fail
-// without changing the last sequence. If it ends with "&", it must wait for a lock; the step "=1" or "!conflict" of the
-// same session then has its result.
+// 20211005T23, and the current time as nothing. A value may also be a number as printed. After "!", a step names the
+// failure that it must have without changing the last sequence. If it ends with "&", it must wait for a lock; the step
+// "=1" or "!conflict" of the same session then has its result.
 type steps struct {
 	t          testing.TB
 	d          *database
@@ -60,11 +60,16 @@ type outcome struct {
 	err  error
 }
 
-// errorNames are the names of errors in scripts.
-var errorNames = map[string]error{
+// failures are errors, or parts of their messages, by their names in scripts.
+var failures = map[string]any{
 	"closed": gapless.ErrPeriodClosed, "open": gapless.ErrPeriodOpen, "order": gapless.ErrOutOfOrder,
 	"conflict": serial.ErrConflict, "exhausted": serial.ErrExhausted, "type": serial.ErrInvalidType,
-	"request": serial.ErrInvalidRequest, "canceled": context.Canceled,
+	"canceled": context.Canceled, "ended": "the database has ended the transaction", "level": "want READ COMMITTED",
+	"ending": "gapless: period closed: IS in period 20211002: all periods that end by 2021-10-05 " +
+		"(2021-10-05T00:00:00Z) are closed; use a later period",
+	"dated":   " already has a number dated 2021-10-09; want that date or a later one",
+	"latest":  "all periods that end by 2021-10-05 (",
+	"instant": "want an instant, from At", "unprintable": "cannot be printed as yy", "above": "want 0 to 3",
 }
 
 var isolationLevels = map[string]sql.IsolationLevel{"": sql.LevelDefault, "uncommitted": sql.LevelReadUncommitted,
@@ -72,11 +77,17 @@ var isolationLevels = map[string]sql.IsolationLevel{"": sql.LevelDefault, "uncom
 
 var stepPattern = regexp.MustCompile(`^(?:(\w+)\.)?(?:([^=]+)/)?([a-z]*)([\dT]*)(?:=([^!&]+))?(?:!(\w+))?(&?)$`)
 
-// steps returns steps with new connections to d, and with generators that have the given options.
-func (d *database) steps(t testing.TB, options map[string][]serial.Option) *steps {
+// schemes are options of schemes by the names of their generators.
+type schemes map[string][]serial.Option
+
+// steps returns steps with new connections to d, and with generators of the given schemes, by default one.
+func (d *database) steps(t testing.TB, all schemes) *steps {
 	t.Helper()
 	s := &steps{t: t, d: d, db: d.open(t), generators: map[string]*gapless.Generator{}, sessions: map[string]*session{}}
-	for name, opts := range options {
+	if all == nil {
+		all = schemes{"": nil}
+	}
+	for name, opts := range all {
 		s.generators[name] = d.generator(t, s.db, opts...)
 	}
 	return s
@@ -111,9 +122,13 @@ func (s *steps) step(x *session, step string) {
 	s.t.Helper()
 	parts := stepPattern.FindStringSubmatch(step)
 	require.NotNil(s.t, parts, step)
-	c := call{s.generators[parts[1]], cmp.Or(parts[2], "IS"), parts[3], parts[4], parts[5]}
+	c := newCall(s.generators[parts[1]], step)
 	failure, waits := parts[6], parts[7] == "&"
-	require.True(s.t, c.g != nil && (failure == "" || errorNames[failure] != nil), step)
+	require.True(s.t, c.g != nil && (failure == "" || failures[failure] != nil), step)
+	q := gapless.Querier(s.db)
+	if x.tx != nil {
+		q = x.tx
+	}
 	switch c.verb {
 	case "begin":
 		level := isolationLevels[c.value]
@@ -130,17 +145,10 @@ func (s *steps) step(x *session, step string) {
 		_ = x.tx.Rollback() // the context may have ended the transaction
 		x.tx = nil
 		return
-	case "save":
-		execSQL(s.t, x.tx, "SAVEPOINT mine")
-		return
-	case "back":
-		execSQL(s.t, x.tx, "ROLLBACK TO SAVEPOINT mine")
+	case "rows":
+		require.Equal(s.t, c.value, fmt.Sprint(rows(s.t, q)), step)
 		return
 	case "row":
-		q := gapless.Querier(s.db)
-		if x.tx != nil {
-			q = x.tx
-		}
 		require.Equal(s.t, c.value, s.d.row(s.t, q, c.date), step)
 		return
 	case "cancel":
@@ -180,8 +188,12 @@ func (s *steps) step(x *session, step string) {
 // check checks the result of a call.
 func (s *steps) check(c call, step, failure string, got outcome) {
 	s.t.Helper()
-	if failure != "" {
-		require.ErrorIs(s.t, got.err, errorNames[failure], step)
+	switch want := failures[failure].(type) {
+	case error:
+		require.ErrorIs(s.t, got.err, want, step)
+		return
+	case string:
+		require.ErrorContains(s.t, got.err, want, step)
 		return
 	}
 	require.NoError(s.t, got.err, step)
@@ -193,16 +205,20 @@ func (s *steps) check(c call, step, failure string, got outcome) {
 // rows returns the number of rows in both tables.
 func rows(t testing.TB, q gapless.Querier) (n int) {
 	t.Helper()
-	require.NoError(t, q.QueryRowContext(t.Context(), countRows).Scan(&n))
+	require.NoError(t, q.QueryRowContext(t.Context(), "SELECT (SELECT count(*) FROM serial_gapless) + "+
+		"(SELECT count(*) FROM serial_gapless_series)").Scan(&n))
 	return n
 }
-
-const countRows = "SELECT (SELECT count(*) FROM serial_gapless) + (SELECT count(*) FROM serial_gapless_series)"
 
 // A call is a step that calls a method of a generator.
 type call struct {
 	g                      *gapless.Generator
 	typ, verb, date, value string
+}
+
+func newCall(g *gapless.Generator, step string) call {
+	parts := stepPattern.FindStringSubmatch(step)
+	return call{g, cmp.Or(parts[2], "IS"), parts[3], parts[4], parts[5]}
 }
 
 func (c call) do(ctx context.Context, tx gapless.Tx) (o outcome) {
@@ -240,12 +256,13 @@ func (c call) do(ctx context.Context, tx gapless.Tx) (o outcome) {
 	case "until":
 		var until time.Time
 		if until, o.err = c.g.ClosedUntil(ctx, tx, c.typ); !until.IsZero() {
-			o.text = until.Format("20060102")
+			o.seq, _ = strconv.ParseInt(until.Format("20060102"), 10, 64)
 		}
 		return o
-	case "rows":
-		o.err = tx.QueryRowContext(ctx, countRows).Scan(&o.seq)
-		return o
+	case "save":
+		o.err = onlyErr(tx.ExecContext(ctx, "SAVEPOINT mine"))
+	case "back":
+		o.err = onlyErr(tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT mine"))
 	default:
 		o.err = fmt.Errorf("there is no step %q", c.verb)
 	}
@@ -257,7 +274,7 @@ func parseWhen(text string) serial.When {
 	if text == "" {
 		return serial.At(time.Now())
 	}
-	if day, err := strconv.Atoi(text); err == nil && day < 32 {
+	if day, err := strconv.Atoi(text); err == nil && day < 100 { // 32 is 1 November
 		return serial.OnDateOf(october(day))
 	}
 	if at, err := time.Parse("20060102T15", text); err == nil {
