@@ -54,7 +54,8 @@ func TestClosePeriods(t *testing.T) {
 			until=20211005
 
 			# Reopen the latest periods, and then close some of them again.
-			begin=committed IT/reopen5 IT/until=0 IT/on4=1 reopen7 reopen5 until=20211005 reopen3 until=20211003 closed12 on3=3 commit
+			begin=committed IT/reopen5 IT/until=0 IT/on4=1 reopen7 reopen5 until=20211005
+			reopen3 until=20211003 closed12 on3=3 commit
 			begin closed12 on3=4 on4=2 commit
 			close4
 			begin=committed closed123 on4=3 reopen19700101 until=0 on1=1 on2=2 commit

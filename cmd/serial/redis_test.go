@@ -45,8 +45,9 @@ func TestServers(t *testing.T) {
 // If no server can be reached, the error must contain the cause, and must come before the time of a call is over.
 func TestUnreachable(t *testing.T) {
 	for _, url := range []string{
-		"rediss://" + unreachable, "unix://" + t.TempDir() + "/redis@1.sock", "redis://" + unreachable + "?addr=" + unreachable,
-		"redis://" + unreachable + "?master_name=m", "redis://u:%2F%3F%23%40%25hunter2@" + unreachable,
+		"rediss://" + unreachable, "unix://" + t.TempDir() + "/redis@1.sock",
+		"redis://" + unreachable + "?addr=" + unreachable, "redis://" + unreachable + "?master_name=m",
+		"redis://u:%2F%3F%23%40%25hunter2@" + unreachable,
 	} {
 		t.Run(url, func(t *testing.T) {
 			t.Parallel()

@@ -83,8 +83,8 @@ type section struct {
 
 func newSection(t *testing.T) *section {
 	time.Sleep(time.Until(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)))
-	return &section{t: t, redis: serialtest.NewRedis(t, time.Now()), env: map[string]string{"SERIAL_REDIS_URL": "redis://script",
-		"SERIAL_TZ": "UTC"}}
+	env := map[string]string{"SERIAL_REDIS_URL": "redis://script", "SERIAL_TZ": "UTC"}
+	return &section{t: t, redis: serialtest.NewRedis(t, time.Now()), env: env}
 }
 
 // steps runs the steps of a section.
