@@ -172,9 +172,9 @@ func (c change) run(t *testing.T) {
 	}
 }
 
-// do runs a step. In some steps, eight callers call Next at the same time: with "both" settings, with the "old" or the
-// "new" ones, which all are issued numbers; or with both, of which the callers with the old settings ("old!") or the
-// new ones ("new!") are issued numbers, because they come first, and the others fail with ErrConflict. In the other
+// do runs a step. In the steps "old", "new" and "both", eight callers with the old settings, the new settings or both
+// call Next at the same time, and every call must succeed. In the steps "old!" and "new!", callers have both settings.
+// Those with the named settings come first and must succeed, and the others must fail with ErrConflict. In the other
 // steps, a period passes, or an operator calls Prepare or Takeover, which succeeds or is refused.
 func (r *rollout) do(step string) {
 	ctx := r.t.Context()

@@ -246,7 +246,7 @@ func (g *Generator) repeated(typ, request string, a *series.Answer) (Number, err
 }
 
 // readAnswer returns the span and the template of the number in a stored answer and, if all types share a counter, its
-// type. The template may differ from that of g.
+// type. This template may differ from the template of g.
 func (g *Generator) readAnswer(a *series.Answer) (s calendar.Span, t *template.Template, typ string, err error) {
 	unit, start, ok := calendar.ParseName(a.Period.Calendar)
 	if !ok {

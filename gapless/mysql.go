@@ -7,8 +7,8 @@ const (
 	// ignores MariaDB's part as a comment.
 	inTransaction = "({checked} = 1 /*M! OR @@in_transaction = 1 */)"
 
-	// serverKind is an expression for the kind of the server. MariaDB executes the content of the first comment and, from
-	// version 10.5 on, also that of the second one. MySQL ignores both.
+	// serverKind is an expression for the kind of the server. MariaDB executes the content of the first comment. From
+	// version 10.5 on, it also executes the content of the second comment. MySQL ignores both comments.
 	serverKind = "/*M! 1 + */ /*M!100500 1 + */ 0"
 
 	// The following constants are parts of the statements with which take inserts, updates and returns a row.

@@ -108,7 +108,7 @@ func (g *Generator) findCalendar(ctx context.Context, tx Tx, series, label strin
 	return calendar, err
 }
 
-// lockKey returns a hash of the series, from which advisoryKey makes the key of an advisory lock.
+// lockKey returns a hash of the series. advisoryKey uses this hash in the key of an advisory lock.
 func lockKey(series string) int64 {
 	sum := sha256.Sum256([]byte(series))
 	return int64(binary.BigEndian.Uint64(sum[:]))

@@ -29,7 +29,8 @@ const (
 	margin      = 5000          // what a floor adds to the numbers that were reported: more than can be on their way
 )
 
-// floorKey returns the key of the last number that was reported, and queriesKey that of a count of floor queries.
+// floorKey returns the key of the last number that was reported, and queriesKey returns the key of the
+// number of queries to the floor.
 func floorKey(at series) string { return fmt.Sprint("floor:", at) }
 
 func queriesKey(typ string) string { return "queries:" + typ }
@@ -43,7 +44,8 @@ var reserve = redis.NewScript(`local last = math.max(tonumber(redis.call('GET', 
 redis.call('SET', KEYS[1], string.format('%.0f', last + ARGV[2]))
 return last`)
 
-// Reserve implements serial.Ledger. Its error is never that of ctx, which would look like the caller's own.
+// Reserve implements serial.Ledger. It never returns the error of ctx, because the worker would
+// take this for the end of its own context.
 func (s storage) Reserve(ctx context.Context, r serial.Reservation) (last int64, err error) {
 	delay, err := time.ParseDuration(cmp.Or(s.Get(ctx, disturbance).Val(), "0s"))
 	if err == nil {

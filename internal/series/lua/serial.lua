@@ -76,8 +76,8 @@ if clock and clock >= ARGV[2] + 0 and clock < ARGV[3] + 0 then
     local last = content == ARGV[7] and content + 0
       or type(content) == 'string' and (string.byte(content) or 0) > 48 and tonumber(content)
     if last and (content == ARGV[7] or last >= ARGV[7] + 0) and last + n <= top and (not copy or content == copy) then
-      -- If the counter is as the caller's process left it, only PERSIST can have removed its expiry. That is rare, so
-      -- the script checks it only once in a hundred numbers.
+      -- If the counter is as the caller's process left it, only a person can have removed its expiry, with PERSIST or
+      -- with a SET of the same number. That is rare, so the script checks it only once in a hundred numbers.
       local left = content == ARGV[7] and last % 100 >= n and 0 or redis.pcall('PTTL', KEYS[1])
       local issued = type(left) == 'number' and left >= 0 and redis.pcall('INCRBY', KEYS[1], ARGV[6])
       if type(issued) == 'number' then
