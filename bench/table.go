@@ -28,7 +28,7 @@ const (
 
 var networks = []string{loopback, slow}
 
-// A benchmark is what a line of the output has measured.
+// A benchmark identifies what a line of the output has measured.
 type benchmark struct {
 	name, network string
 	callers       int
@@ -68,7 +68,7 @@ func parse(text string) (*output, error) {
 	return o, nil
 }
 
-// all returns the value with the given unit of every round.
+// all returns the values with the given unit, one for each round.
 func (o *output) all(b benchmark, unit string) []float64 {
 	var all []float64
 	for _, round := range o.rounds[b] {

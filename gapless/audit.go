@@ -14,18 +14,18 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// Audit accounts for the numbers of a type in the period that contains at, as [serial.Scheme.Audit] does. It reports
-// which numbers were taken but never used, which were used more than once, and which were used but never taken. used
-// yields the numbers of the documents in any order, and may include those of other types and periods. opts are passed
-// to Scheme.Audit.
+// Audit accounts for the numbers of a type in the period that contains the given date or instant, as
+// [serial.Scheme.Audit] does. It reports which numbers were taken but never used, which were used more than once, and
+// which were used but never taken. The parameter used yields the numbers of the documents in any order, and may include
+// those of other types and periods. The options are passed to Scheme.Audit.
 //
-// Audit reads the row of the period before it iterates over used, and again afterwards. [serial.Report].Last is the
-// first value. Numbers that are taken in between are ignored, whether or not used yields them. So q may be a pool, and
-// used may read through the same pool or through any other connection, as long as it sees committed data. If q is a
-// transaction and used reads in the same transaction, both see the same snapshot.
+// Audit reads the row of the period before it reads the documents' numbers, and again afterwards. [serial.Report].Last
+// is the sequence from the first read. Numbers that are taken in between are ignored, even if documents have them. So q
+// may be a pool, and the iterator may read through the same pool or any other connection that sees committed data. The
+// iterator may also read in the transaction q.
 //
 // Audit writes nothing. It waits for no other transaction unless q is a MySQL transaction at SERIALIZABLE. It runs no
-// query while it iterates over used, so one connection is enough. If ctx ends, Audit stops before the next number. It
+// query while the iterator is running, so one connection is enough. If ctx ends, Audit stops before the next number. It
 // returns the errors of [Generator.Last] and of Scheme.Audit, and the error of ctx. The Report is zero if the error is
 // not nil.
 func (g *Generator) Audit(ctx context.Context, q Querier, typ string, at serial.When, used iter.Seq2[string, error],
@@ -46,17 +46,16 @@ func (g *Generator) Audit(ctx context.Context, q Querier, typ string, at serial.
 	return report, nil
 }
 
-// AuditAll accounts for the numbers of a type in all periods that have a row in the table, and iterates over used only
-// once, as [serial.Scheme.AuditAll] does. The Report of a period is the same as from [Generator.Audit], except for
-// Foreign and OtherCount. AuditAll also includes periods whose numbers were printed by a different scheme, for which
-// Audit returns [serial.ErrConflict].
+// AuditAll accounts for the numbers of a type in all periods that have a row in the table, as [serial.Scheme.AuditAll]
+// does. It iterates over the documents' numbers only once. The Report of a period is the same as from
+// [Generator.Audit], except for Foreign and OtherCount. AuditAll also includes periods whose numbers were printed by a
+// different scheme, for which Audit returns [serial.ErrConflict].
 //
-// AuditAll reads the rows before it iterates over used, and again afterwards. Numbers that are taken in between are
-// ignored, even if their period has begun in between. What this means in a pool and in a transaction is described at
-// Audit.
+// AuditAll reads the rows before it reads the documents' numbers, and again afterwards. Numbers that are taken in
+// between are ignored, including those of periods that begin in between. As in Audit, q may be a pool or a transaction.
 //
 // AuditAll writes nothing. It waits for no other transaction unless q is a MySQL transaction at SERIALIZABLE. It runs
-// no query while it iterates over used. If ctx ends, AuditAll stops before the next number. It returns the errors of
+// no query while the iterator is running. If ctx ends, AuditAll stops before the next number. It returns the errors of
 // [Generator.History] and of Scheme.AuditAll, and the error of ctx. The Reports are zero if the error is not nil.
 func (g *Generator) AuditAll(ctx context.Context, q Querier, typ string, used iter.Seq2[string, error],
 	opts ...serial.AuditOption) (serial.Reports, error) {
@@ -73,8 +72,8 @@ func (g *Generator) AuditAll(ctx context.Context, q Querier, typ string, used it
 	return reports, nil
 }
 
-// until returns an iterator over the same numbers that also yields the error of ctx, once ctx has ended. It returns nil
-// if numbers is nil.
+// until returns an iterator that yields the same numbers and, once ctx has ended, the error of ctx. If the given
+// iterator is nil, so is the result.
 func until(ctx context.Context, numbers iter.Seq2[string, error]) iter.Seq2[string, error] {
 	if numbers == nil {
 		return nil
@@ -91,10 +90,11 @@ func until(ctx context.Context, numbers iter.Seq2[string, error]) iter.Seq2[stri
 const maxPeriods = 10_000 // maximum number of periods that History accepts
 
 // History returns the last number of each period in which numbers were taken, newest period first, for at most the
-// given number of periods (1 to 10,000). It includes periods that are ahead of the database's clock. The Seq of a
-// number shows how many numbers were taken in its period, counted from [serial.WithStart], if [Generator.Raise] has
-// skipped none. The printed date of a number is unknown if the template prints more of the date than the period, or if
-// the number was taken by a different scheme. Date is then zero, and String returns "".
+// given number of periods (1 to 10,000). It includes periods that are ahead of the database's clock. Unless
+// [Generator.Raise] has skipped numbers, the count of the numbers taken in a period is the Seq of its last number,
+// minus the sequences below [serial.WithStart]. The printed date of a number is unknown if the template prints a more
+// exact date than the period (such as the day, although periods are months), or if the number was taken by a different
+// scheme. The Date of the number is then zero, and its String returns "".
 //
 // History takes no number and waits for no other transaction. It reads through q as [Generator.Last] does. It uses one
 // query if q has the method QueryContext of [*sql.DB], and otherwise one query for each period. It returns the
@@ -102,9 +102,9 @@ const maxPeriods = 10_000 // maximum number of periods that History accepts
 //
 //   - [serial.ErrInvalidType]
 //   - [serial.ErrConflict], if the numbers of the type have a different period length or year start
-//   - an error if periods is not 1 to 10,000
+//   - an error if the argument periods is not 1 to 10,000
 //   - an error if the table contains a period that does not exist in the scheme's calendar
-//   - an error if q is nil or, on PostgreSQL, a type of bun
+//   - an error if q is nil or, on PostgreSQL, has a type of package bun; see [Tx]
 //   - an error of the driver, for example because the table does not exist
 func (g *Generator) History(ctx context.Context, q Querier, typ string, periods int) ([]serial.Number, error) {
 	if _, err := g.scheme.Series(typ); err == nil && (periods < 1 || periods > maxPeriods) {
@@ -152,8 +152,8 @@ type periodRow struct {
 	last        int64
 }
 
-// history returns the rows of the latest periods of a series, newest first. It returns at most as many rows as the
-// given number of periods.
+// history returns the rows of the latest periods of a series, newest first. The argument periods is the maximum number
+// of rows.
 func (g *Generator) history(ctx context.Context, q Querier, series string, periods int) (rows []periodRow, err error) {
 	end := []byte{0xff} // greater than every label
 	a := arguments{"series": []byte(series), "before": end, "limit": int64(periods)}
@@ -191,8 +191,9 @@ func (g *Generator) history(ctx context.Context, q Querier, series string, perio
 	return rows, found.Err()
 }
 
-// firstInstant returns the first instant of the period with the given label that has a date. It returns false if there
-// is no such period. It uses a binary search, because labels sort in the order of their periods.
+// firstInstant returns the first instant that is in the period with the given label and has a date in 1970 to 9999. It
+// returns false if the scheme has no such period. Labels sort in the order of their periods, so it uses a binary
+// search.
 func (g *Generator) firstInstant(label string) (at time.Time, ok bool) {
 	from, to := int64(-dated), int64(datedEnd+2*dated) // contains every instant that has a date in some time zone
 	for from < to {

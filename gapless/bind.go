@@ -12,8 +12,8 @@ type arguments map[string]any
 
 // bind replaces the arguments of a statement, which are names in braces, by the placeholders of the dialect. It returns
 // the new text, and the values in the order of the placeholders. For MySQL, it writes the values into the text instead,
-// as literals that need no escaping. MySQL's drivers prepare a statement that has arguments, which costs an additional
-// round trip.
+// as literals that need no escaping. MySQL's drivers would prepare a statement that has arguments, which would cost an
+// additional round trip.
 func (d Dialect) bind(statement string, a arguments) (text string, values []any) {
 	bound, whole := make([]byte, 0, 512), statement
 	for {

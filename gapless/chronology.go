@@ -28,10 +28,10 @@ var ErrOutOfOrder = errors.New("gapless: out of order")
 // Every process that issues numbers of a series needs this option. A number that is taken without it has no date, so
 // the next number is compared with the last number that has a date. A process that lacks the option is not detected.
 //
-// With this option, the first table has two more columns. dated is the date of the last number, such as 20261124, or
-// NULL. dated_before is the value of dated before its last change. [Generator.CreateTable] adds these columns to an
-// existing table. Programs that manage their schema themselves add them with the following statements, which are the
-// same for every database:
+// With this option, the first table has two more columns. The column dated contains the date of the last number, such
+// as 20261124, or NULL. The column dated_before contains the value that dated had before its last change.
+// [Generator.CreateTable] adds these columns to an existing table. Programs that manage their schema themselves add
+// them with the following statements, which are the same for every database:
 //
 //	ALTER TABLE serial_gapless ADD COLUMN dated integer;
 //	ALTER TABLE serial_gapless ADD COLUMN dated_before integer;
@@ -41,7 +41,8 @@ func WithChronology() Option {
 	return optionFunc(func(c *config) { c.chronology = true })
 }
 
-// businessDate returns the business date of at as an integer such as 20261124. It returns 0 without WithChronology.
+// businessDate returns the business date of a date or an instant, as an integer such as 20261124. It returns 0 without
+// WithChronology.
 func (g *Generator) businessDate(at serial.When) int64 {
 	if !g.chronology {
 		return 0
@@ -59,7 +60,8 @@ func (g *Generator) statementsFor(s *span) *statements {
 	return &g.sql
 }
 
-// into returns dest. If the statements for s also return the date of the previous number, it appends &c.dated for it.
+// into returns dest as the destinations of a row. If the statements for s also return the date of the previous number,
+// it appends &c.dated as the destination of this date.
 func (c *counter) into(s *span, dest ...any) []any {
 	if s.date != 0 {
 		dest = append(dest, &c.dated)
@@ -67,7 +69,8 @@ func (c *counter) into(s *span, dest ...any) []any {
 	return dest
 }
 
-// outOfOrder returns the error for a number of s that would follow a number with the date last.
+// outOfOrder returns the error for a number with the date of s in a period that already has a number with the later
+// date last.
 func outOfOrder(typ string, s *span, last int64) error {
 	return fmt.Errorf("%w: %s on %s: period %s already has a number dated %s; want that date or a later one",
 		ErrOutOfOrder, typ, formatDate(s.date), s.label, formatDate(last))

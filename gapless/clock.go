@@ -12,16 +12,16 @@ import (
 // wall clock do not matter.
 //
 // The result is late by the time that the reply took to arrive, but it is never ahead. Therefore no caller begins a
-// period too early. Such a caller could keep the row of the next period locked while it waits for the row of the
-// current one, which could cause a deadlock.
+// period too early. Otherwise, a caller could lock the row of the next period and then wait for the row of the current
+// one, which could cause a deadlock.
 type clock struct{ time, readAt time.Time }
 
 func (c *clock) now() time.Time { return c.time.Add(time.Since(c.readAt)) }
 
 var since = time.Since // replaced in tests
 
-// remember stores now as the time of the database's clock. The statement read it at most age ago. If the stored clock
-// is consistent with now and age, remember keeps it, because it may be less late.
+// remember stores a time of the database's clock, which a statement has read at most age ago. If the clock that is
+// already stored is consistent with this time, remember keeps that clock, because it may be less late.
 func (g *Generator) remember(now time.Time, age time.Duration) {
 	if c := g.clock.Load(); c != nil {
 		if known := c.now(); !known.Before(now) && !known.After(now.Add(age)) {
@@ -44,7 +44,7 @@ func (g *Generator) now() time.Time {
 // whose clock counts milliseconds, it contains a Julian day.
 type clockTime struct{ time.Time }
 
-// Scan implements [sql.Scanner] for a column with the value of {now}.
+// Scan implements [sql.Scanner] for a column whose expression in the statement is {now}.
 func (r *clockTime) Scan(column any) error {
 	switch now := column.(type) {
 	case float64:

@@ -19,45 +19,46 @@ var ErrPeriodClosed = errors.New("gapless: period closed")
 // Nothing was closed, and the transaction can continue.
 var ErrPeriodOpen = errors.New("gapless: period has not ended")
 
-// ClosePeriods closes all periods of a type that end at or before a boundary. before is the date or the instant of this
-// boundary, at which a period must begin. The periods are closed when tx is committed. In a closed period,
+// ClosePeriods closes all periods of a type that end at or before a boundary. The argument before is the boundary, as a
+// date or an instant at which a period begins. The periods are closed when tx is committed. In a closed period,
 // [Generator.Next], [Generator.NextN], [Generator.NextOn] and [Generator.Raise] return [ErrPeriodClosed].
 // [Generator.Last], [Generator.History] and [Generator.Audit] still read it. If later periods are closed already,
 // nothing changes. The application has to decide who may close periods, and to store the reason in the same
 // transaction.
 //
-// ClosePeriods waits for every transaction that has taken a number of such a period. It does not wait for transactions
-// that come later, because they wait for it. Give ctx a deadline, so that they cannot wait forever. After ClosePeriods
-// has returned, tx sees the documents of all those transactions, and [Generator.Audit] in tx accounts for them. After
-// tx has been committed, no other transaction can take or commit a number of a closed period.
+// ClosePeriods waits for every transaction that has taken a number of such a period. Transactions that come later wait
+// for ClosePeriods instead. Give ctx a deadline, so that they cannot wait forever. After ClosePeriods has returned, tx
+// sees the documents of all those transactions, and [Generator.Audit] in tx accounts for them. After tx has been
+// committed, no other transaction can take or commit a number of a closed period.
 //
 // Until tx ends, callers wait for it if they need the first number of a period of that type, or a number of a period
-// that has ended. On SQLite, all writers wait. Callers that need another number of a period that has not ended do not
+// that has ended. On SQLite, all writers wait. Callers that need a later number of a period that has not ended do not
 // wait. On PostgreSQL, these waits use an advisory lock whose key is a hash of the series. If two series have the same
-// hash, they wait for each other, but this has no other effect.
+// hash, their transactions wait for each other, but this has no other effect.
 //
 // If transactions close periods of several types, let all of them use the same order, for example by name. Otherwise
 // two transactions may wait for each other, until the database ends one of them because of the deadlock. You then have
 // to repeat that transaction.
 //
 // The transaction must be at READ COMMITTED. On PostgreSQL, any other level is an error. MySQL and MariaDB do not
-// report the level of a transaction. There, ClosePeriods returns an error if tx does not see the changes for which
-// ClosePeriods has waited. This check needs MySQL 8.0 or MariaDB 10.6.
+// report the level of a transaction. There, ClosePeriods returns an error if tx does not see the numbers that other
+// transactions have committed during the wait. This check needs MySQL 8.0 or MariaDB 10.6.
 //
 // If ClosePeriods returns one of the following errors, it has closed nothing, and tx can continue:
 //
 //   - [serial.ErrInvalidType]
 //   - [ErrPeriodOpen]
 //   - [serial.ErrConflict], if the numbers of the type have a different period length or year start
-//   - an error if before is in no period; see [serial.When]
-//   - an error if no period begins at before; the message contains the nearest boundaries
-//   - an error if the scheme has [serial.Never]
+//   - an error if the argument before is in no period; see [serial.When]
+//   - an error if no period begins there; the message contains the nearest boundaries
+//   - an error if the period length is [serial.Never]
 //   - an error if the transaction is not at READ COMMITTED, or if the version of MySQL or MariaDB is too old
-//   - an error if tx is nil, if [Tx] does not allow it, or if another call is taking a number in it
+//   - an error if tx is nil or, on PostgreSQL, has a type of package bun (see [Tx]), or if another call is taking a
+//     number in it
 //
 // If the database has ended the transaction, ClosePeriods returns an error, and nothing was closed. Every other error,
-// for example after a deadlock, wraps the driver's error. If ctx has ended, it also matches the error of ctx. You must
-// then roll tx back, and nothing is closed.
+// for example after a deadlock, wraps the driver's error, and also matches the error of ctx if ctx has ended. After
+// such an error, you must roll tx back, so that nothing is closed.
 func (g *Generator) ClosePeriods(ctx context.Context, tx Tx, typ string, before serial.When) error {
 	what := "close periods of " + typ
 	series, end, err := g.boundary(typ, before, what)
@@ -85,12 +86,13 @@ func (g *Generator) ClosePeriods(ctx context.Context, tx Tx, typ string, before 
 	return g.changeEnd(ctx, tx, typ, series, what, end.Unix(), true)
 }
 
-// ReopenPeriods opens the closed periods of a type that end after from, so that numbers can be taken from them again. A
-// period must begin at from. The periods are reopened when tx is committed. If none of them is closed, nothing changes.
-// Other callers wait for tx as they do after [Generator.ClosePeriods].
+// ReopenPeriods opens the closed periods of a type that end after a boundary, so that numbers can be taken from them
+// again. The argument from is the boundary, as a date or an instant at which a period begins. The periods are reopened
+// when tx is committed. If none of them is closed, nothing changes. Other callers wait for tx as they do after
+// [Generator.ClosePeriods].
 //
-// ReopenPeriods returns the errors of ClosePeriods, except [ErrPeriodOpen] and the errors for the isolation level and
-// for versions that are too old.
+// ReopenPeriods returns the errors of ClosePeriods, except [ErrPeriodOpen]. On PostgreSQL, it does not check the
+// isolation level.
 func (g *Generator) ReopenPeriods(ctx context.Context, tx Tx, typ string, from serial.When) error {
 	what := "reopen periods of " + typ
 	series, end, err := g.boundary(typ, from, what)
@@ -111,7 +113,7 @@ func (g *Generator) ReopenPeriods(ctx context.Context, tx Tx, typ string, from s
 //
 //   - [serial.ErrInvalidType]
 //   - [serial.ErrConflict], if the numbers of the type have a different period length or year start
-//   - an error if q is nil or, on PostgreSQL, a type of bun
+//   - an error if q is nil or, on PostgreSQL, has a type of package bun; see [Tx]
 //   - an error of the driver, for example because the table does not exist
 func (g *Generator) ClosedUntil(ctx context.Context, q Querier, typ string) (time.Time, error) {
 	series, err := g.scheme.Series(typ)
@@ -138,8 +140,8 @@ func (g *Generator) ClosedUntil(ctx context.Context, q Querier, typ string) (tim
 	return g.local(row.closed.Int64), nil
 }
 
-// boundary returns the series of a type, and the start of the period that begins at the given date or instant. It
-// returns an error if no period begins there. what is the beginning of the message.
+// boundary returns the series of a type, and the start of the period that begins at the given date or instant. If no
+// period begins there, it returns an error, whose message begins with the text what.
 func (g *Generator) boundary(typ string, at serial.When, what string) (series string, start time.Time, err error) {
 	series, err = g.scheme.Series(typ)
 	if err != nil {
@@ -180,8 +182,8 @@ func (g *Generator) nameBoundary(start time.Time) string {
 	return serial.At(start).String()
 }
 
-// changeEnd stores end as the end of the last closed period. If closes is true, it does this only if more periods are
-// closed afterwards. If closes is false, it does this only if fewer periods are closed afterwards. If the periods
+// changeEnd stores end as the end of the last closed period. If closes is true, it never reopens a period: if periods
+// are closed up to end or later, it changes nothing. If closes is false, it never closes a period. If the periods
 // cannot be closed or reopened in this transaction, changeEnd rolls back to a savepoint, so that nothing is written.
 func (g *Generator) changeEnd(ctx context.Context, tx Tx, typ, series, what string, end int64, closes bool) error {
 	exec := func(query string) error {
@@ -226,7 +228,7 @@ func (g *Generator) tryChangeEnd(ctx context.Context, tx Tx, typ, series string,
 	}
 	calendar := row.calendar
 	if calendar == g.calendar && !row.closed.Valid {
-		// The series' row may be new, because the old one was deleted. The rows of the periods still contain the calendar.
+		// If the series' row was deleted, this row is new. The rows of the periods still contain the calendar.
 		if calendar, err = g.findCalendar(ctx, tx, series, ""); err != nil {
 			return err
 		}

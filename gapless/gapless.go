@@ -42,17 +42,17 @@
 //   - The database's clock determines the period, at the instant when the number is taken. If the call has to wait for
 //     other transactions, this instant is after the wait. The clock of the program's host does not matter.
 //
-// These guarantees hold only if no other program writes to the tables, and if no document is deleted; void it instead.
-// Every type also needs one scheme, which all processes use:
+// These guarantees hold only if no other program writes to the tables and no document is deleted. Void documents
+// instead. All processes must also use the same scheme for a type:
 //
-//   - A series is identified by a key prefix and a type. Its period length and year start (see
-//     [serial.Scheme.Calendar]) cannot change as long as any of its rows exists. If a Generator has a scheme with a
-//     different calendar, its calls return [serial.ErrConflict] in every period. To count by a different calendar,
-//     begin another series. It needs a different type, or a different key prefix together with a different literal in
-//     the template.
+//   - A series is identified by a key prefix and a type. Its calendar, which is the period length and the year start
+//     (see [serial.Scheme.Calendar]), cannot change as long as any row of the series exists. If a Generator has a
+//     scheme with a different calendar, its calls return [serial.ErrConflict] in every period. To count by a different
+//     calendar, begin another series. So that its numbers differ, give it another type, or another key prefix and
+//     another literal in the template.
 //   - The field order, the alphabet, the check digit and the key of hidden sequences cannot change within a period. If
 //     the scheme of a Generator differs in one of them, its calls return [serial.ErrConflict] in that period.
-//   - If the time zone, the day start or a literal changes, this is not detected. Change the type at the same time.
+//   - A change of the time zone, the day start or a literal is not detected. Change the type at the same time.
 //
 // A type must belong either to a [serial.Generator] on Redis or to this package. If both issue its numbers, there are
 // duplicates, and neither of them detects this. So keep a UNIQUE constraint on the column that contains the documents'
@@ -89,8 +89,8 @@
 //	month := serial.On(2026, time.November, 1)
 //	err := numbers.ClosePeriods(ctx, tx, "INV", month) // closes October and all earlier months when tx is committed
 //
-// ClosePeriods waits for the transactions that have taken a number in one of these periods. Numbers of the current
-// period do not become slower.
+// ClosePeriods waits for the transactions that have taken a number in one of these periods. Taking numbers of the
+// current period does not become slower.
 //
 // # When a transaction has ended
 //
@@ -132,8 +132,8 @@ const (
 	defaultTable = "serial_gapless"
 	maxCount     = 100_000 // maximum count that NextN accepts
 	// maxTries is the maximum number of periods (with WithChronology, of days) in which one call tries to take a number.
-	// At midnight, a call often needs a second one, because the first has ended while the call waited for other
-	// transactions. It needs a third only if a period is shorter than the wait.
+	// At midnight, a call often has to try a second period, because the first one has ended while the call waited for
+	// other transactions. It tries a third only if a period is shorter than the wait.
 	maxTries = 20
 )
 
@@ -147,7 +147,7 @@ type Generator struct {
 	dialect    Dialect
 	chronology bool // whether the generator was created with WithChronology
 	sql        statements
-	plain      *statements // statements that ignore the columns for dates; the same as sql without WithChronology
+	plain      *statements // statements that do not use the columns for dates; &sql if chronology is false
 	clock      atomic.Pointer[clock]
 	span       atomic.Pointer[span] // cached span of the last call for the current period
 	server     atomic.Int32         // kind of the MySQL or MariaDB server, as last detected; initially mySQLServer

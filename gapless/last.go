@@ -9,12 +9,12 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// Last returns the last number of a type in the period that contains at. Its Seq is 0 if no number was taken. If the
-// template prints more of the date than the period, the printed date of the number is unknown. Date is then zero, and
-// String returns "".
+// Last returns the last number of a type in the period that contains the given date or instant. The Seq of the result
+// is 0 if no number was taken. If the template prints a more exact date than the period (such as the day, although
+// periods are months), the printed date of the number is unknown. Its Date is then zero, and its String returns "".
 //
 // Last takes no number, and waits for no other transaction unless q is a MySQL transaction at SERIALIZABLE. If q is a
-// transaction, Last returns what is visible in it: the numbers that it has taken, and otherwise its snapshot. A
+// transaction, Last includes the numbers that this transaction has taken, and otherwise reads its snapshot. A
 // [*sql.Conn] with autocommit=0 is in a transaction, too. If q is a pool, Last returns what has been committed. On
 // MySQL, it begins a separate transaction for this purpose, because a connection of the pool with autocommit=0 may have
 // an old snapshot.
@@ -23,9 +23,9 @@ import (
 //
 //   - [serial.ErrInvalidType]
 //   - [serial.ErrConflict], if the numbers of the type have a different period length or year start, or if the numbers
-//     of this period were taken by a scheme that prints sequences differently
+//     of this period were taken by a scheme with a different print mark (see [serial.Scheme.PrintMark])
 //   - an error if the date is not in 1970 to 9999, or if the template can print no date of its period
-//   - an error if q is nil or, on PostgreSQL, a type of bun
+//   - an error if q is nil or, on PostgreSQL, has a type of package bun; see [Tx]
 //   - an error of the driver, for example because the table does not exist
 func (g *Generator) Last(ctx context.Context, q Querier, typ string, at serial.When) (serial.Number, error) {
 	series, err := g.scheme.Series(typ)
@@ -60,7 +60,7 @@ func (g *Generator) Last(ctx context.Context, q Querier, typ string, at serial.W
 }
 
 // lastNumber returns the number of a type with sequence seq in the period of s. Its Date is zero if the template prints
-// more of the date than the period.
+// a more exact date than the period.
 func (s *span) lastNumber(typ string, seq int64) serial.Number {
 	number := s.number
 	number.Type, number.Seq = strings.Clone(typ), seq

@@ -4,7 +4,7 @@ const (
 	noLimit = "LIMIT 18446744073709551615" // the largest value that MySQL accepts
 
 	// inTransaction is a condition that is true in a transaction. MariaDB has a variable for this. MySQL has none, and
-	// ignores MariaDB's part as a comment.
+	// ignores MariaDB's part as a comment, so only the argument checked counts there.
 	inTransaction = "({checked} = 1 /*M! OR @@in_transaction = 1 */)"
 
 	// serverKind is an expression for the kind of the server. MariaDB executes the content of the first comment. From
@@ -21,8 +21,8 @@ const (
 	rowsInRange = " FROM {table} FORCE INDEX (PRIMARY) WHERE " + changing
 )
 
-// A server is a kind of server that executes the statements for MySQL. serverKind returns its value. A kind with a
-// larger value supports everything that the kinds with smaller values support.
+// A server is a kind of server that executes the statements for MySQL. It is the result of the expression serverKind. A
+// kind with a larger value supports everything that the kinds with smaller values support.
 type server int32
 
 const (
@@ -54,12 +54,13 @@ var mySQL = statements{
 	// This is the time at which the statement began. If the statement itself waits for the row's lock, it is the time
 	// before this wait.
 	now: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
-	// MySQL evaluates assignments from left to right, so last has its old value until it is assigned. LAST_INSERT_ID
-	// does not change, because the tables have no AUTO_INCREMENT. Without FOR UPDATE, a transaction at REPEATABLE READ
-	// would see the row as it was when the transaction began to read.
+	// MySQL evaluates assignments from left to right, so the column last has its old value until it is assigned. The
+	// caller's LAST_INSERT_ID does not change, because the tables have no AUTO_INCREMENT. Without FOR UPDATE, a
+	// transaction at REPEATABLE READ would see the row as it was when the transaction began to read.
 	//
-	// In returning, the INSERT is in comments that only MariaDB 10.5 and later execute. For other servers, it is a query
-	// that finds no row. So it has no effect there, and works even with a driver that rejects an INSERT as a query.
+	// In the statement returning, the INSERT is in comments that only MariaDB 10.5 and later execute. For other servers,
+	// the statement is a query that finds no row. So it has no effect there, and works even with a driver that rejects an
+	// INSERT as a query.
 	upsert: upsert{
 		returning: "/*M!100500 " + insert + " */ " + values + "1 = 0 /*M!100500 OR @@in_transaction = 1" + onDuplicate +
 			" RETURNING " + returned + "{now} */",
@@ -79,8 +80,8 @@ var mySQL = statements{
 		noLimit + ") AS r STRAIGHT_JOIN {table} AS t FORCE INDEX (PRIMARY) ON t.series = {series} AND t.period = r.label " +
 		"FOR UPDATE",
 	seen: "SELECT concat_ws(' ', count(*), sum(last), max(period)) FROM {table} WHERE " + changing,
-	// present and largest stop at a row that is to be changed, if there is one. If they read to the end of the range,
-	// they would also lock the row after the range, which other transactions may be using.
+	// The statements present and largest stop at a row that is to be changed, if there is one. If they read to the end of
+	// the range, they would also lock the row after the range, which other transactions may be using.
 	present: "SELECT concat_ws(' ', count(*), sum(last), max(period)) FROM (SELECT period, last" + rowsInRange +
 		" ORDER BY series, period LIMIT {limit} FOR UPDATE SKIP LOCKED) AS r",
 	largest: "SELECT period" + rowsInRange + " ORDER BY series DESC, period DESC LIMIT 1 FOR UPDATE SKIP LOCKED",

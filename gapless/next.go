@@ -22,16 +22,17 @@ import (
 //   - [ErrPeriodClosed], if the period is closed; this can happen only if the database's clock was set back
 //   - [ErrOutOfOrder], if g has [WithChronology] and a number of the period has a later date
 //   - [serial.ErrConflict], if the numbers of the type have a different period length or year start, or if the numbers
-//     of this period were taken by a scheme that prints sequences differently
+//     of this period were taken by a scheme with a different print mark (see [serial.Scheme.PrintMark])
 //   - an error if the date is not in 1970 to 9999, or if the template cannot print it
-//   - an error if tx is nil, if [Tx] does not allow it, or if another call is taking a number in it
+//   - an error if tx is nil or, on PostgreSQL, has a type of package bun (see [Tx]), or if another call is taking a
+//     number in it
 //
 // Next also returns an error if the database has ended the transaction, or if 20 periods (with WithChronology, 20 days)
 // have ended one after another while it waited for other transactions. In both cases nothing was taken. Roll tx back,
 // and repeat the transaction.
 //
-// Every other error wraps the driver's error. If ctx has ended, it also matches the error of ctx. You must then roll tx
-// back, because a number may have been taken, and it would become a gap.
+// Every other error wraps the driver's error, and also matches the error of ctx if ctx has ended. After such an error,
+// you must roll tx back, because a number may have been taken, and would become a gap.
 func (g *Generator) Next(ctx context.Context, tx Tx, typ string) (serial.Number, error) {
 	return single(g.next(ctx, tx, typ, nil, 1))
 }
@@ -43,27 +44,28 @@ func (g *Generator) NextN(ctx context.Context, tx Tx, typ string, n int) ([]seri
 	return g.next(ctx, tx, typ, nil, n)
 }
 
-// NextOn takes the next number of the period that contains date, regardless of the database's clock. Use it for
-// documents with an earlier or later date. Pass the date of the document with [serial.On] or [serial.OnDateOf], or with
-// [serial.At] if the template prints the time of day. The number prints the business date of its argument, by the
+// NextOn takes the next number of the period that contains the given date, regardless of the database's clock. Use it
+// for documents that are not dated today. Pass the date of the document with [serial.On] or [serial.OnDateOf], or with
+// [serial.At] if the template prints the time of day. The number prints the business date of the argument, by the
 // scheme's time zone and day start.
 //
 // NextOn returns the errors of [Generator.Next]. In particular, the error is [ErrPeriodClosed] if
-// [Generator.ClosePeriods] has closed the period. NextOn also returns an error if date is in no period, or if no number
-// can be printed for it (see [serial.When]). Nothing was taken then, and tx can continue. The last day of
-// [serial.WithUntil] applies to date, not to the clock.
+// [Generator.ClosePeriods] has closed the period. NextOn also returns an error if the argument is in no period, or if
+// no number can be printed for it (see [serial.When]). After these errors, nothing was taken, and tx can continue. The
+// last day of [serial.WithUntil] is compared with the argument, not with the clock.
 func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date serial.When) (serial.Number, error) {
 	return single(g.next(ctx, tx, typ, &date, 1))
 }
 
-// Raise ensures that the next number of a type in the period that contains at has a sequence of at least seq+1, if tx
-// is committed. It never lowers a counter. It has two uses. To continue a series of another system, call Raise once
-// with the last sequence that was used there. If a document already has the next number because a user typed it, call
-// Raise with the sequence of that number. Other callers that need a number of this type and period wait until tx ends.
+// Raise raises the counter of a type to seq, in the period that contains the given date or instant. If tx is committed,
+// the next number has a sequence of at least seq+1. Raise never lowers a counter. It has two uses. To continue a series
+// of another system, call Raise once with the last sequence that was used there. If a document already has the next
+// number because a user typed it, call Raise with the sequence of that number. Other callers that need a number of this
+// type and period wait until tx ends.
 //
 // Raise returns an error if seq is less than 0 or above the last sequence of [serial.Scheme.Limits], and
-// [serial.ErrExhausted] if at is after the last day of [serial.WithUntil]. After these errors, nothing was raised and
-// tx can continue. It also returns the errors of [Generator.Next], with two exceptions: it never returns
+// [serial.ErrExhausted] if the date is after the last day of [serial.WithUntil]. After these errors, nothing was raised
+// and tx can continue. It also returns the errors of [Generator.Next], with two exceptions: it never returns
 // [ErrOutOfOrder], and it does not fail because the period has no more numbers. In a closed period, Raise returns
 // [ErrPeriodClosed] for every seq.
 func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at serial.When, seq int64) error {
@@ -99,7 +101,8 @@ func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at serial.When
 	return nil
 }
 
-// checkUntil returns an error if the business day of at is after the last day on which the scheme issues numbers.
+// checkUntil returns an error if the business day of a date or an instant is after the last day on which the scheme
+// issues numbers.
 func (g *Generator) checkUntil(typ string, at serial.When) error {
 	last, ok := g.scheme.Until()
 	if !ok {
@@ -120,8 +123,8 @@ func single(numbers []serial.Number, err error) (serial.Number, error) {
 	return numbers[0], nil
 }
 
-// next takes n numbers in the period that contains date or, if date is nil, in the current period of the database's
-// clock.
+// next takes n numbers in the period that contains the given date. If the date is nil, it takes them in the current
+// period of the database's clock.
 func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *serial.When, n int) ([]serial.Number, error) {
 	series, err := g.scheme.Series(typ)
 	if err != nil {
@@ -156,9 +159,10 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *serial.Wh
 		"transactions; roll back and repeat the transaction", what, maxTries)
 }
 
-// takeIn takes n numbers in the period of s and returns s as current. But if byClock is true and the database's clock
-// is in another period, takeIn takes none, and returns the span of that period as current. After an error, nothing was
-// taken, unless the error comes from the database.
+// takeIn takes n numbers in the period of s. The result current is the span whose date the numbers print. But if
+// byClock is true and the database's clock is in another period (with WithChronology, on another day), takeIn takes
+// none, and current is the span of the clock. After an error of the database, numbers may have been taken. After any
+// other error, none were taken.
 func (g *Generator) takeIn(ctx context.Context, tx Tx, typ, series, what string, s *span, byClock bool, n int) (
 	numbers []serial.Number, current *span, err error,
 ) {
@@ -183,8 +187,8 @@ func (g *Generator) takeIn(ctx context.Context, tx Tx, typ, series, what string,
 	}
 	current = s
 	if byClock && !g.contains(s, c.now) {
-		// The time at which the number was taken is known only now. If it is still in the period of s, the number is valid,
-		// but it may have to be printed with another date.
+		// Only now is it known at what time the number was taken. If this time is still in the period of s, the number is
+		// valid, but may have to be printed with another date.
 		current, err = g.spanAt(typ, c.now)
 	}
 	if err == nil && current.like(s) {
@@ -210,8 +214,8 @@ func (g *Generator) takeIn(ctx context.Context, tx Tx, typ, series, what string,
 	return nil, current, err
 }
 
-// readAgain reads the clock again, now that the transaction has the lock. It does this only if the period of s, or the
-// last day of the scheme, may have ended while the statement was waiting for the lock.
+// readAgain reads the clock again, now that the transaction has the lock. It does this only if the span s, or the last
+// day of the scheme, may have ended while the statement was waiting for the lock.
 func (g *Generator) readAgain(ctx context.Context, tx Tx, typ string, s *span, c *counter) (err error) {
 	latest := c.now.Add(c.waited)
 	if c.waited > 0 && !(g.contains(s, c.now) && g.contains(s, latest) && g.checkUntil(typ, serial.At(latest)) == nil) {
@@ -220,8 +224,8 @@ func (g *Generator) readAgain(ctx context.Context, tx Tx, typ string, s *span, c
 	return err
 }
 
-// batch returns n numbers with consecutive sequences, the last of which is last. They have the given type, and the date
-// of number.
+// batch returns n numbers with consecutive sequences that end with the sequence last. They have the given type, and the
+// date of the given number.
 func batch(number serial.Number, typ string, last int64, n int) []serial.Number {
 	number.Type = strings.Clone(typ)
 	numbers := make([]serial.Number, n)

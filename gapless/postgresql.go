@@ -56,7 +56,8 @@ var postgreSQL = statements{
 			VALUES ({series}::bytea, {calendar}::bytea)
 			ON CONFLICT (series) DO UPDATE SET calendar = g.calendar RETURNING {text}g.calendar{/text}, g.closed, {now}`},
 	lock: "SELECT pg_advisory_xact_lock" + advisoryKey,
-	// At SERIALIZABLE, find must not be used, because it would conflict with transactions that begin other series.
+	// At SERIALIZABLE, the statement find must not be used, because it would conflict with transactions that begin other
+	// series.
 	lockShared: "SELECT " + notSerializable + " FROM pg_advisory_xact_lock_shared" + advisoryKey +
 		" WHERE {required}::bigint = 1 OR " + notSerializable,
 	setEnd:    strings.ReplaceAll(setEnd, "{end}", "{end}::bigint"),

@@ -30,7 +30,7 @@ func (g *Generator) query(ctx context.Context, tx Tx, statement string, a argume
 }
 
 // queryWaiting does what query does, for a statement that reads the clock when it begins, and then waits for a lock.
-// waited is the maximum time from the returned time until the statement got the lock.
+// The statement got the lock at the returned time plus at most the duration waited.
 func (g *Generator) queryWaiting(ctx context.Context, tx Tx, statement string, a arguments, dest ...any) (
 	_ time.Time, waited time.Duration, err error,
 ) {

@@ -20,9 +20,9 @@ type seriesRow struct {
 // if the period of s is closed. If the row does not exist, checkSeries creates it. Other callers that need the row then
 // wait until tx ends.
 //
-// On PostgreSQL at SERIALIZABLE, the row can only be locked exclusively, which blocks other callers. There, checkSeries
-// does not lock the row and returns false, unless must is true. If the period has ended, it still acquires the advisory
-// lock of the series.
+// On PostgreSQL at SERIALIZABLE, the row can only be locked exclusively, which blocks other callers. Therefore, if must
+// is false, checkSeries does not lock the row there, and returns false. But if the period has ended, it still acquires
+// the advisory lock of the series.
 func (g *Generator) checkSeries(ctx context.Context, tx Tx, typ, series string, s *span, must bool) (
 	checked bool, err error,
 ) {

@@ -13,9 +13,9 @@ import (
 // errUnchanged is the error if periods cannot be closed or reopened in this transaction. Nothing was written then.
 var errUnchanged = errors.New("nothing was changed")
 
-// setClosedByKey closes or reopens the rows of periods on MySQL. The arguments are series, lower, upper and end. It
-// changes each row by its whole primary key, because an UPDATE of a range would also lock the row after the range,
-// which may belong to another series.
+// setClosedByKey closes or reopens the rows of periods on MySQL. The map a contains the arguments series, lower, upper
+// and end. setClosedByKey changes each row by its whole primary key, because an UPDATE of a range would also lock the
+// row after the range, which may belong to another series.
 //
 // Before that, it locks the rows, and thus waits for transactions that have taken numbers without locking the series'
 // row. It then checks that the transaction sees the current rows. If it does not, its snapshot is too old, and the
@@ -49,9 +49,9 @@ func (g *Generator) setClosedByKey(ctx context.Context, tx Tx, a arguments) erro
 }
 
 // checkSnapshot returns an error if the rows to be closed or reopened differ between the transaction's snapshot and the
-// current state of the table. locked is the number of these rows in the snapshot, all of which the transaction has
-// locked. Sequences only grow. So if the number of rows, the sum of their sequences and the largest label are equal,
-// all rows are equal.
+// current state of the table. The argument locked is the number of these rows in the snapshot. The transaction has
+// locked all of them. Sequences only grow. So if the number of rows, the sum of their sequences and the largest label
+// are equal, all rows are equal.
 func (g *Generator) checkSnapshot(ctx context.Context, tx Tx, a arguments, locked int64) error {
 	var seen, present, largest string
 	if err := g.scan(ctx, tx, g.sql.seen, a, &seen); err != nil {

@@ -23,8 +23,8 @@ func (g *Generator) contains(s *span, t time.Time) bool {
 	return s.from <= t.Unix() && t.Unix() < s.to && s.date == g.businessDate(serial.At(t))
 }
 
-// like reports whether a number that was taken for s may be used for o, because the period and the business date are
-// the same.
+// like reports whether a number that was taken for the span s may be used for the span o. This requires the same period
+// and business date.
 func (s *span) like(o *span) bool { return s.label == o.label && s.date == o.date }
 
 // dated and datedEnd are Unix times. In every time zone, all instants between them have a date in 1970 to 9999.
@@ -33,7 +33,8 @@ const (
 	datedEnd = 253_402_300_800 - 4*24*3600
 )
 
-// findSpan returns the span that contains date or, if date is nil, the current time of the database's clock.
+// findSpan returns the span that contains the given date. If the date is nil, it returns the span that contains the
+// current time of the database's clock.
 func (g *Generator) findSpan(ctx context.Context, tx Tx, typ string, date *serial.When, what string) (*span, error) {
 	if date != nil {
 		return g.newSpan(typ, *date)
@@ -50,9 +51,9 @@ func (g *Generator) findSpan(ctx context.Context, tx Tx, typ string, date *seria
 	return g.spanAt(typ, now)
 }
 
-// spanAt returns the span that contains at, from the cache if possible. It returns an error if no number of typ can be
-// printed for at. The span begins no earlier than dated and ends no later than datedEnd, unless at is outside these
-// limits.
+// spanAt returns the span that contains an instant, from the cache if possible. It returns an error if no number of typ
+// can be printed for the instant. The span is cut at dated and datedEnd, so it does not contain an instant outside
+// these limits.
 func (g *Generator) spanAt(typ string, at time.Time) (*span, error) {
 	if s := g.span.Load(); s != nil && g.contains(s, at) {
 		return s, nil
@@ -79,8 +80,9 @@ func (g *Generator) newSpan(typ string, at serial.When) (*span, error) {
 		end: end.Unix(), whole: from.Equal(start) && to.Equal(end), date: g.businessDate(at)}, nil
 }
 
-// findPeriod returns the span of the whole period that contains at. It is for callers that print no number, so it fails
-// in fewer cases than newSpan does: only if at is in no period, or if no date of its period can be printed.
+// findPeriod returns the whole period that contains a date or an instant, as a span. It is for callers that print no
+// number, so it fails in fewer cases than newSpan: only if the argument is in no period, or if the template can print
+// no date of the period.
 func (g *Generator) findPeriod(typ string, at serial.When) (*span, error) {
 	nothing := func(func(string, error) bool) {}
 	if _, err := g.scheme.Audit(typ, at, 0, nothing); err != nil { // Audit makes the same checks
@@ -89,9 +91,9 @@ func (g *Generator) findPeriod(typ string, at serial.When) (*span, error) {
 	return g.period(typ, at), nil
 }
 
-// period returns the span of the whole period that contains at. If all numbers of the period print the same date, the
-// span has this date. It is computed from the first instant of the period that is not before dated, because earlier
-// instants may have no date in 1970 to 9999.
+// period returns the whole period that contains a date or an instant, as a span. If all numbers of the period print the
+// same date, the span has this date. The date is computed from the first instant of the period that is not before
+// dated, because earlier instants may have no date in 1970 to 9999.
 func (g *Generator) period(typ string, at serial.When) *span {
 	label, start, end := g.scheme.Period(at)
 	s := &span{number: serial.Number{Start: start}, label: label, from: start.Unix(), to: end.Unix(), end: end.Unix()}
@@ -102,7 +104,8 @@ func (g *Generator) period(typ string, at serial.When) *span {
 	return s
 }
 
-// labelBefore returns the label of the period that ends at a Unix time, or "" if no period ends there.
+// labelBefore returns the label of the period that ends at the given Unix time, or "" if there is no period before this
+// time.
 func (g *Generator) labelBefore(end int64) string {
 	label, _, _ := g.scheme.Period(serial.At(time.Unix(end-1, 0)))
 	return label

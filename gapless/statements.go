@@ -44,13 +44,15 @@ type statements struct {
 	text    [2]string // replacements of {text} and {/text}; empty if drivers convert bytes to strings
 	now     string    // replacement of {now}
 
-	// update adds n to a row that has the mark and is not closed. This is the usual case, and update costs less than
-	// upsert. It returns last and now. If it returns no row, upsert is needed. It is empty for MySQL, where an UPDATE of a
-	// missing row locks the gap. If several transactions did this, none of them could insert the row.
+	// update adds n to last in a row that has the mark and is not closed. This is the usual case, and update costs less
+	// than upsert. It returns last and now. If it returns no row, upsert is needed. It is empty for MySQL, where an UPDATE
+	// of a missing row locks the gap in the index to which the row belongs. If several transactions had such a lock, none
+	// of them could insert the row.
 	update string
 
-	// upsert adds n to a row or inserts it, and returns last, previous, mark, closed and now. If no number was taken from
-	// the row yet, it sets the mark. With WithChronology, update and upsert also return dated_before, in front of now.
+	// upsert adds n to last in a row, or inserts the row. It returns last, previous, mark, closed and now. If no number
+	// was taken from the row yet, it sets the mark. With WithChronology, update and upsert also return dated_before, in
+	// front of now.
 	upsert upsert
 
 	// seriesRow returns calendar and closed from the series' row. It locks nothing.
@@ -58,7 +60,7 @@ type statements struct {
 
 	// find does what seriesRow does, for callers that take numbers. On PostgreSQL, it also locks the row in share mode. On
 	// MySQL, share locks the row after find has shown that it exists, because a locking read of a missing row would lock
-	// the gap. share is empty for the other dialects.
+	// the gap. For the other dialects, share is empty.
 	find, share string
 
 	// newSeriesRow inserts the series' row. If another transaction is inserting it, newSeriesRow waits for that
@@ -70,7 +72,7 @@ type statements struct {
 	// now.
 	lockSeriesRow upsert
 
-	// other returns the mark of a period other than the given one in which numbers were taken.
+	// other returns the mark of another period of the series than the given one. Numbers were taken in this other period.
 	other string
 
 	// lock acquires the advisory lock of the series until the transaction ends. lockShared acquires it in shared mode, and
@@ -93,7 +95,8 @@ type statements struct {
 	// these labels.
 	lockRows, seen, present, largest, list, setClosedRows string
 
-	// history returns period, mark and last of the periods before a label in which numbers were taken, newest first.
+	// history returns period, mark and last of all periods that are before a label and in which numbers were taken, newest
+	// first.
 	history string
 
 	// last returns four values: the calendar from the series' row, the result of other, and mark and last from the
@@ -103,7 +106,7 @@ type statements struct {
 	undo   string // reverts update or upsert in a row
 	server string // returns the kind of the server; empty except for MySQL
 	ask    string // returns now
-	level  string // returns the isolation level (on other databases than PostgreSQL "-") and now
+	level  string // returns the isolation level ("-" except on PostgreSQL) and now
 }
 
 // A column contains the statements for a column of the table of periods. probe returns no row, and fails if the column
@@ -113,16 +116,16 @@ type column struct{ probe, add string }
 // A table contains the statements for one of the two tables. They have the same names as in statements.
 type table struct{ create, probe, exists, flaw string }
 
-// An upsert writes a row and returns it. On most dialects, read does both. On MySQL, write writes the row, and read
-// returns it with the kind of the server in front of now. MySQL cannot show whether there is a transaction. So if the
-// argument checked is 0, write and read have an effect only in a transaction on MariaDB.
+// An upsert writes a row and returns it. On most dialects, the statement read does both. On MySQL, the statement write
+// writes the row, and read returns it with the kind of the server in front of now. MySQL cannot show whether there is a
+// transaction. So if the argument checked is 0, write and read have an effect only in a transaction on MariaDB.
 //
-// On MariaDB 10.5 and later, returning does both in one statement. It reads the clock before it waits for the row's
-// lock. Outside a transaction, and on other servers, it has no effect and returns no row.
+// On MariaDB 10.5 and later, the statement returning does both. It reads the clock before it waits for the row's lock.
+// Outside a transaction, and on other servers, it has no effect and returns no row.
 type upsert struct{ returning, write, read string }
 
 const (
-	// If the statement waits for the row's lock, it afterwards uses the current row.
+	// If the statement has to wait for the row's lock, it uses the values that the row has after the wait.
 	update = "UPDATE {table} SET previous = last, last = last + {n}[, dated_before = dated, dated = {dated}] " +
 		"WHERE series = {series} AND period = {period} AND mark = {mark} AND closed IS NULL " +
 		"AND last > 0 AND last >= {minimum} RETURNING last[, dated_before], {now}"

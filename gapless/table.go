@@ -28,13 +28,13 @@ import (
 //	SELECT convert_from(series, 'UTF8'), convert_from(period, 'UTF8'), last FROM serial_gapless
 //
 // In other databases, the columns can be read without conversion. The second table, whose name ends with _series, has a
-// row for each series. calendar is the calendar of the series, and closed is the end of its last closed period in Unix
-// seconds, or NULL if no period is closed. With [WithChronology], the first table has two more columns, which are
-// described there.
+// row for each series. Its column calendar contains the calendar of the series. Its column closed contains the end of
+// the last closed period in Unix seconds, or NULL if no period is closed. With [WithChronology], the first table has
+// two more columns, which are described there.
 //
 // Never delete the row of a period in which numbers may still be taken, for example by [Generator.NextOn], and never
-// delete a row of the second table. If a series has no rows at all, it starts again at its first number, with any
-// calendar.
+// delete a row of the second table. If a series has no rows at all, it starts again at its first number, and may have a
+// different calendar.
 //
 // In your tables of documents, the column with the numbers must be compared byte by byte, too. PostgreSQL and SQLite do
 // this by default. MySQL and MariaDB need a binary collation, such as
@@ -58,10 +58,10 @@ func (g *Generator) Schema() []string {
 // wait, too.
 //
 // If other transactions are in the way, CreateTable repeats its statements for up to 30 s. It returns an error if a
-// table would not store numbers as safely as documents, because it is unlogged (PostgreSQL) or does not use InnoDB
-// (MySQL). Every other error wraps the driver's error, for example if an existing table of that name lacks the columns
-// of [Generator.Schema]. After such an error, or if ctx has ended, the tables may or may not exist, and CreateTable can
-// be called again.
+// table would not store numbers as safely as your documents, because it is unlogged or temporary (PostgreSQL) or does
+// not use InnoDB (MySQL). Every other error wraps the driver's error, for example if an existing table of that name
+// lacks the columns of [Generator.Schema]. After such an error, or if ctx has ended, the tables may or may not exist,
+// and CreateTable can be called again.
 func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 	const what = "create the table"
 	if db == nil {
@@ -100,7 +100,8 @@ func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// create creates the tables and columns that do not exist. It stops adding columns at end.
+// create creates the tables and columns that do not exist. If columns are not added by the time end, it returns an
+// error.
 func (g *Generator) create(ctx context.Context, db *sql.DB, end time.Time) error {
 	for _, t := range g.sql.tables {
 		if t.exists != "" {
@@ -132,8 +133,8 @@ func (g *Generator) create(ctx context.Context, db *sql.DB, end time.Time) error
 	return nil
 }
 
-// read runs a statement that returns at most one row. On MySQL, it uses a separate transaction. Without it, if
-// autocommit is off, the statement would leave a transaction open on a connection of the pool. Then the table could not
+// read runs a statement that returns at most one row. On MySQL, it uses a separate transaction, because if autocommit
+// is off, the statement would otherwise leave a transaction open on a connection of the pool. Then the table could not
 // be altered, and the next BeginTx could not set its isolation level.
 func (g *Generator) read(ctx context.Context, db *sql.DB, statement string, dest ...any) error {
 	if g.dialect != MySQL {

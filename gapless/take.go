@@ -18,9 +18,9 @@ type counter struct {
 	previous int64         // value of last before the statement
 	mark     string        // calendar and print mark of the scheme that took the numbers
 	dated    sql.NullInt64 // date of the previous number, if it has one; not read for a span without a date
-	closed   sql.NullInt64 // end of the last closed period at the time when this one was closed; NULL if it is not closed
+	closed   sql.NullInt64 // end of the last closed period when this period was closed; NULL if it is not closed
 	now      time.Time     // time of the database's clock
-	waited   time.Duration // maximum time from now until the lock was acquired
+	waited   time.Duration // maximum time between the field now and the acquisition of the lock
 }
 
 const markSeparator = ":" // separator between calendar and print mark
@@ -32,10 +32,10 @@ func (g *Generator) row(series, label string) arguments {
 }
 
 // take waits for the lock of a period's row, and adds n to its last sequence. If no number was taken from the row, the
-// new last sequence is above+n. If n is 0, take raises the last sequence to at least above instead. Afterwards, the
-// caller checks whether the new sequences are allowed, and calls undo if they are not; this is possible because the
-// transaction still has the lock. If the series has a different calendar or the period is closed, take takes nothing
-// and returns serial.ErrConflict or ErrPeriodClosed.
+// new last sequence is above+n. If n is 0, take instead raises the last sequence to above, unless it is larger.
+// Afterwards, the caller checks whether the new sequences are allowed. If they are not, the caller calls undo, which is
+// possible because the transaction still has the lock. If the series has a different calendar or the period is closed,
+// take takes nothing and returns serial.ErrConflict or ErrPeriodClosed.
 func (g *Generator) take(ctx context.Context, tx Tx, typ, series string, s *span, above, n int64) (counter, error) {
 	if err := g.checkBegun(ctx, tx); err != nil {
 		return counter{}, err
@@ -91,8 +91,8 @@ func (g *Generator) take(ctx context.Context, tx Tx, typ, series string, s *span
 	return c, err
 }
 
-// minimum returns the minimum of the last sequence after take, for a row from which numbers were taken. Only a call
-// that takes no numbers (Raise) needs a minimum.
+// minimum returns the smallest value that the last sequence may have after take, for a row from which numbers were
+// taken. Only a call that takes no numbers (Raise) needs a minimum.
 func minimum(above, n int64) int64 {
 	if n > 0 {
 		return 0
@@ -111,8 +111,8 @@ func (g *Generator) undo(ctx context.Context, tx Tx, series string, s *span) err
 	return g.exec(ctx, tx, g.statementsFor(s).undo, g.row(series, s.label))
 }
 
-// upsert runs u, and scans all columns in front of the clock into dest. It returns the time of the clock (now), and the
-// maximum time from then until the statement got the row's lock (waited). It returns an error if tx is not in a
+// upsert runs u, and scans all columns in front of the clock into dest. It returns the time of the clock as now. The
+// statement got the row's lock at this time plus at most the duration waited. upsert returns an error if tx is not in a
 // transaction.
 func (g *Generator) upsert(ctx context.Context, tx Tx, u upsert, a arguments, dest ...any) (
 	now time.Time, waited time.Duration, err error,
@@ -143,8 +143,8 @@ func (g *Generator) upsert(ctx context.Context, tx Tx, u upsert, a arguments, de
 	}
 }
 
-// writeAndRead runs the statements u.write and u.read. kind is what the server supports at least; writeAndRead stores
-// the actual kind of the server in g.
+// writeAndRead runs the statements u.write and u.read. The server must support everything that the given kind supports.
+// writeAndRead stores the actual kind in g.
 func (g *Generator) writeAndRead(ctx context.Context, tx Tx, u upsert, a arguments, kind server, dest ...any) (
 	now time.Time, err error,
 ) {

@@ -21,8 +21,8 @@ import (
 // A [*sql.DB] or a [*sql.Conn] is not a Tx, so passing one does not compile. Without a transaction, nothing would be
 // guaranteed.
 //
-// Only one goroutine at a time may use a Tx. If a second one takes a number while another call is taking one in the
-// same Tx, it gets an error, and nothing was taken for it. This check compares Tx values. Two wrappers of the same
+// Only one goroutine at a time may use a Tx. If a call begins to take a number while another call is taking one in the
+// same Tx, the second call returns an error and takes nothing. This check compares Tx values. Two wrappers of the same
 // transaction are different values, and on MySQL both callers may then get the same number.
 type Tx interface {
 	Querier
@@ -44,7 +44,7 @@ var errEnded = errors.New("the database has ended the transaction, for example b
 // busy contains every Tx in which a call is taking a number.
 var busy sync.Map
 
-// enter checks tx, and prevents other calls from using it until leave is called.
+// enter checks tx, and prevents other calls from using it until the caller calls leave.
 func (g *Generator) enter(tx Tx) (leave func(), err error) {
 	if err := g.check(tx, "transaction"); err != nil {
 		return nil, err
@@ -59,8 +59,8 @@ func (g *Generator) enter(tx Tx) (leave func(), err error) {
 	return func() { busy.Delete(tx) }, nil
 }
 
-// check returns an error if q cannot be used. This is the case if q is nil, as after a failed BeginTx, or if q is a
-// type of bun on PostgreSQL. The message calls q by the given name.
+// check returns an error if q cannot be used. This is the case if q is nil, as after a failed BeginTx, or if q has a
+// type of bun on PostgreSQL. In the message, q has the given name.
 func (g *Generator) check(q Querier, name string) error {
 	v := reflect.ValueOf(q)
 	if !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
@@ -80,8 +80,8 @@ func (g *Generator) check(q Querier, name string) error {
 	return nil
 }
 
-// failed returns err with the prefix "gapless:" and what. It returns the errors of take unchanged. If ctx has ended,
-// the result also matches the error of ctx, which not all drivers ensure.
+// failed puts "gapless:" and the text what in front of the message of err. It returns the errors of take unchanged. If
+// ctx has ended, the result also matches the error of ctx, which not all drivers ensure.
 func (g *Generator) failed(ctx context.Context, what string, err error) error {
 	if refused(err) {
 		return err
@@ -96,7 +96,7 @@ func (g *Generator) failed(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("gapless: %s: %w", what, err)
 }
 
-// view checks q, and returns the Querier to read from in its place. leave must be called afterwards.
+// view checks q, and returns the Querier that must be used instead of q. The caller must call leave after reading.
 func (g *Generator) view(ctx context.Context, q Querier, what string) (_ Querier, leave func(), err error) {
 	if err := g.check(q, "Querier"); err != nil {
 		return nil, nil, err

@@ -17,7 +17,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// errFound is the error of an audit that found something and has printed it. The exit code is 3.
+// errFound is the error of an audit that has found something and printed it. For this error, the exit code is 3.
 var errFound = errors.New("not all numbers are accounted for")
 
 // audit prints which numbers of a period, or of all periods, are missing, used twice, above the counter or foreign.
@@ -137,7 +137,7 @@ func (c *command) when() (serial.When, error) {
 	return serial.When{}, misused("-date %q: want a date such as 2021-10-24", c.date)
 }
 
-// instant returns the instant at which clocks in the time zone show wall.
+// instant returns the instant at which clocks in the time zone show the given time.
 func (c *command) instant(wall time.Time) (serial.When, error) {
 	y, m, d := wall.Date()
 	at := time.Date(y, m, d, wall.Hour(), wall.Minute(), wall.Second(), 0, c.Calendar.Location)
@@ -249,12 +249,14 @@ func (c *command) printReports(all *serial.Reports) {
 	c.sign(subject, verdict(all.Clean()))
 }
 
-// list prints a count, and the first of the counted items. If items are missing, it also prints how many.
+// list prints a count, and the given items. If the count is larger than the number of items, it also prints the
+// difference.
 func (c *command) list(name string, count int64, items []string) {
 	c.listPart(name, count, count-int64(len(items)), items)
 }
 
-// listPart prints a count and items. more is the part of the count that the items do not include.
+// listPart prints a count, and the given items. If these do not include everything that was counted, the argument more
+// is the count of the rest, and listPart prints it, too.
 func (c *command) listPart(name string, count, more int64, items []string) {
 	c.printf("%-10s %d\n", name, count)
 	for _, item := range items {
@@ -265,7 +267,7 @@ func (c *command) listPart(name string, count, more int64, items []string) {
 	}
 }
 
-// listRanges prints a count of sequences, and ranges with the first of them.
+// listRanges prints a count of sequences, and the ranges that contain the first of these sequences.
 func (c *command) listRanges(name string, count int64, ranges []gap) {
 	var items []string
 	more := count
@@ -360,9 +362,10 @@ func mapped[T, U any](all []T, f func(T) U) []U {
 	return results
 }
 
-// explanations yields the explanations in a CSV file. first and last are sequences of typ, in the period that begins at
-// start. If start is zero, each line must contain a number, which may be of any period. If an error occurs,
-// explanations yields it and ends. The error contains the name of the file and the number of the line.
+// explanations yields the explanations in a CSV file. The columns first and last contain sequences of typ, in the
+// period that begins at start. If start is zero, each line must contain a number instead, which may be of any period.
+// If an error occurs, explanations yields it and ends. The error contains the name of the file and the number of the
+// line.
 func (c *command) explanations(ctx context.Context, name string, input io.Reader, typ string,
 	start time.Time) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
@@ -448,7 +451,7 @@ func checkHeader(header []string) error {
 	return nil
 }
 
-// onlyPossible matches the library's reasons that are never more than possible reasons.
+// onlyPossible matches the reasons of the library that are only possible reasons, and therefore explain nothing.
 var onlyPossible = regexp.MustCompile("^(" + serial.AnswerLost + "|" + serial.Raised + "|" + serial.BlockSkipped +
 	")([:;]|$)")
 

@@ -387,7 +387,7 @@ func Misused(err error) error { return misuse{err} }
 
 func misused(format string, args ...any) error { return Misused(fmt.Errorf(format, args...)) }
 
-// Integer parses a decimal integer. It accepts leading zeros, for example because the integer was copied from a number.
+// Integer parses a decimal integer. It accepts leading zeros, because the integer may be copied from a printed number.
 func Integer(value string, bits int) (int64, error) {
 	n, err := strconv.ParseInt(value, 10, bits)
 	switch {

@@ -75,8 +75,8 @@ func describeFlag(f *flag.Flag) (value, text string) {
 	return value, strings.TrimPrefix(text, value+" ")
 }
 
-// wrap writes a text in lines of at most 90 columns. indent is the number of columns of the first line that are already
-// written. The other lines are indented by the same number.
+// wrap writes a text in lines of at most 90 columns. The first line begins at the column indent, because that many
+// columns are already written. The other lines are indented by as many.
 func wrap(b *strings.Builder, text string, indent int) {
 	column, gap := indent, strings.Repeat(" ", min(indent, 1))
 	for _, word := range strings.Fields(text) {
@@ -152,7 +152,7 @@ if [[ ${funcstack[1]} == %[1]s ]]; then %[1]s "$@"; else compdef %[1]s %[4]s; fi
 `, name, strings.Join(commandNames(), " | "), c.completionCases(), quoted(c.Name))
 }
 
-// completionCases returns the cases of a case statement for COMMAND,WORD, which bash and zsh share.
+// completionCases returns the cases of the case statement for COMMAND,WORD. They are the same in bash and zsh.
 func (c *command) completionCases() string {
 	var b strings.Builder
 	for _, s := range commands() {

@@ -116,8 +116,8 @@ func (c *command) plan(ctx context.Context, all []*found, typ string) (doubts []
 	return doubts, nil
 }
 
-// raiseAll raises the counters as planned, unless dry is true, and prints all. After an error, it raises no further
-// counter.
+// raiseAll raises the counters as planned, unless dry is true, and prints the result for each type and period. After an
+// error, it raises no further counter.
 func (c *command) raiseAll(ctx context.Context, all []*found, dry bool) (failed error) {
 	count := int64(0)
 	for _, f := range all {
@@ -139,14 +139,14 @@ func (c *command) raiseAll(ctx context.Context, all []*found, dry bool) (failed 
 }
 
 // isFile reports whether a single argument is FILE and not TYPE. This is the case if the file exists, or if stdin is a
-// terminal.
+// terminal, because the numbers then have to be in a file.
 func (c *command) isFile(arg string) bool {
 	info, err := os.Stat(arg)
 	return err == nil && !info.IsDir() || arg == "-" || isTerminal(c.Stdin)
 }
 
-// last returns the last number of a type. If the counter is lost, its Seq is negative; raising then repairs the
-// counter.
+// last returns the last number of a type. If the counter is lost, the Seq of the number is negative, and raising
+// repairs the counter.
 func (c *command) last(ctx context.Context, typ string) (serial.Number, error) {
 	n, err := c.gen.Peek(ctx, typ)
 	if !errors.Is(err, serial.ErrCounterLost) {
@@ -292,7 +292,7 @@ func counted(n int64, what string) string {
 }
 
 // collect reads the input and returns a summary for each type and period, sorted by type and period. For periods that
-// have not ended at the time now, it stores the sequences of typ, or of all types if typ is empty. The error lists
+// have not ended by the given time, it stores the sequences of typ, or of all types if typ is empty. The error lists
 // lines that are not numbers.
 func (c *command) collect(ctx context.Context, input io.Reader, typ string, now time.Time) ([]*found, error) {
 	const tolerance = 5 * time.Second // maximum difference between the clocks of servers
@@ -349,8 +349,8 @@ func (c *command) parsePadded(text string) (serial.Number, error) {
 // maxShown is the maximum count of lines of the input that are shown for each kind of problem.
 const maxShown = 10
 
-// unreadable returns an error for the lines of the input that are not numbers. It contains first (the errors of the
-// first lines), the count of all such lines, and a hint. unreadable returns nil if count is 0.
+// unreadable returns an error for the lines of the input that are not numbers. It contains the errors of the first such
+// lines, the count of all such lines, and a hint. If the count is 0, unreadable returns nil.
 func unreadable(first []error, count int64, hint string) error {
 	if count == 0 {
 		return nil

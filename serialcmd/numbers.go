@@ -25,8 +25,8 @@ import (
 // maxBatch is the maximum count of numbers that one call of NextN can issue.
 const maxBatch = 100_000
 
-// next prints each batch before it requests the next one. So after a failure, no issued number is lost, and if stdout
-// is closed, no further numbers are issued.
+// next prints each batch of numbers before it requests another one. So after a failure, no issued number is lost, and
+// if stdout is closed, no further numbers are issued.
 func (c *command) next(ctx context.Context) error {
 	if c.once != "" && c.n > 1 {
 		return misused("-once issues one number, but -n is %d", c.n)
@@ -93,8 +93,9 @@ func (c *command) checkOutput() error {
 }
 
 // checkReader returns an error if stdout may be closed. If a program starts without stdout, Go opens os.DevNull in its
-// place, for reading and writing. With "> /dev/null", a read would fail. But a program that wants no output may open
-// os.DevNull in the same way. So only next makes this check, whose numbers would otherwise be lost.
+// place, for reading and writing. After "> /dev/null", stdout is open only for writing, so a read fails. But a caller
+// that wants no output may also open os.DevNull for reading and writing. So only the command next makes this check,
+// because its numbers would otherwise be lost.
 func (c *command) checkReader() error {
 	file, ok := c.Stdout.(*os.File)
 	if !ok || runtime.GOOS == "windows" {
@@ -170,7 +171,8 @@ func (c *command) parseNumber(context.Context) error {
 	return nil
 }
 
-// periodFlags replaces the names of options for periods in a message of the library with flags of cmd/serial.
+// periodFlags replaces the options for period lengths in a message of the library, such as WithPeriod(PerDay), with
+// flags of cmd/serial.
 func periodFlags(message string) string {
 	for unit := calendar.Second; unit.Valid(); unit++ {
 		message = strings.ReplaceAll(message, fmt.Sprintf("WithPeriod(%v)", serial.Period(unit)), "-period "+unit.Noun())
@@ -240,8 +242,8 @@ type example struct {
 	at   time.Time
 }
 
-// examples returns the instants at which numbers of a template change, and the last second before each of them, in
-// chronological order.
+// examples returns the given time, the beginnings of the next month, year and business year, and the last second before
+// each of these beginnings, in chronological order.
 func (c *command) examples(now time.Time) []example {
 	y, m, _ := now.Date()
 	all := []example{{"now", now}}

@@ -148,8 +148,8 @@ func (s *skip) hooks() serial.Hooks {
 	}
 }
 
-// skipping raises a counter by calling raise, and prints the next number and the skipped numbers. The skipped numbers
-// cannot be determined later, so they are printed even if something fails.
+// skipping raises a counter by calling the function raise, and prints the next number and the skipped numbers. The
+// skipped numbers cannot be determined later, so they are printed even if something fails.
 func (c *command) skipping(ctx context.Context, raise func(seq int64) error) error {
 	seq, err := c.seq()
 	if err != nil {

@@ -60,7 +60,7 @@ type Setup struct {
 	Context  context.Context
 	Register Register // nil if there is no register
 	Settings Settings // nil if Main has a Generator
-	Warning  string   // warning that next prints, or ""; set by Settings.Open
+	Warning  string   // warning that the command next prints, or ""; set by Settings.Open
 }
 
 // Settings defines flags for the settings of a Generator.
@@ -71,11 +71,11 @@ type Settings interface {
 	Help() string
 	// Typeless reports whether numbers have no type.
 	Typeless() bool
-	// GivenFlags returns the flags for Redis and for the file of a secret, because a Generator cannot show these. They are
-	// as the user has given them, but contain no password. The slice is not nil.
+	// GivenFlags returns the flags for Redis and for the file of a secret as the user has given them, but without a
+	// password. Messages that contain a command need them, and a Generator does not contain them. The slice is not nil.
 	GivenFlags() []string
-	// Open returns the Generator or, if the command needs no Redis, only a Scheme. argument is the first argument of the
-	// command. If the command line has an error, Open returns the result of [Misused].
+	// Open returns the Generator or, if the command needs no Redis, only a Scheme. The parameter argument is the first
+	// argument of the command. If the command line has an error, Open returns the result of [Misused].
 	Open(need Need, command, argument string) (
 		gen *serial.Generator, scheme *serial.Scheme, close func() error, err error)
 }

@@ -49,7 +49,7 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 }
 
 // A series contains the options for all measurements of one type. They are created only once, so that a call does not
-// have to create attributes. They are slices, because separate arguments would be allocated for each call.
+// have to create attributes. They are slices, because a call with separate arguments would allocate a slice.
 type series struct {
 	add      []metric.AddOption
 	issued   []metric.RecordOption
@@ -87,7 +87,7 @@ var outcomes = [...]attribute.KeyValue{
 	repairedKey.String("false"), repairedKey.String("pending"), repairedKey.String("true"),
 }
 
-// outcomeIndex returns the index in outcomes of the outcome in i.
+// outcomeIndex returns the index of the outcome of i in the array outcomes.
 func outcomeIndex(i serial.LostInfo) int {
 	switch {
 	case i.Repaired:
@@ -116,7 +116,7 @@ var causes = [...]struct {
 	{nil, semconv.ErrorTypeOther}, // all other errors
 }
 
-// causeIndex returns the index in causes for an error, which must not be nil.
+// causeIndex returns the index of the cause of an error in the array causes. The error must not be nil.
 func causeIndex(err error) int {
 	other := len(causes) - 1
 	for i, c := range causes[:other] {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxTypes keeps serial.call.duration below the 2,000 attribute sets that the SDK allows for an instrument. No other
-	// instrument has more sets. It has about ten for each of the types, and for all other types together.
+	// maxTypes keeps serial.call.duration below the 2,000 attribute sets that the SDK allows for an instrument. This
+	// instrument has the most sets: about ten for each type of WithTypes, and ten for all other types together.
 	maxTypes = 100
 
 	otherType = "_OTHER" // value that the semantic conventions use for all values that are not in a list
@@ -54,7 +54,7 @@ func newConfig(opts []Option) (*config, error) {
 // WithMeterProvider sets the provider for metrics, which must not be nil. To record only spans, pass the provider of
 // go.opentelemetry.io/otel/metric/noop.
 //
-// The default is [otel.GetMeterProvider], even if the global provider is set later.
+// The default is the result of [otel.GetMeterProvider], which also works if the global provider is set later.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return optionFunc(func(c *config) error {
 		if isNil(p) {
@@ -68,7 +68,7 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 // WithTracerProvider sets the provider for spans, which must not be nil. To record only metrics, pass the provider of
 // go.opentelemetry.io/otel/trace/noop. Events are still added to the caller's span.
 //
-// The default is [otel.GetTracerProvider], even if the global provider is set later.
+// The default is the result of [otel.GetTracerProvider], which also works if the global provider is set later.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return optionFunc(func(c *config) error {
 		if isNil(p) {
@@ -101,7 +101,7 @@ type noRedis struct{ redis.UniversalClient }
 
 // checkTypes returns an error if a Generator would reject one of the types. Such a type is probably misspelled, and
 // would never occur. Only package serial can check a type. Therefore checkTypes requests 0 numbers of it, which always
-// fails without using Redis, and looks at the error, because the type is checked first.
+// fails without using Redis. The type is checked first, so the error shows whether it is valid.
 func checkTypes(types []string) error {
 	gen, err := serial.New(noRedis{})
 	if err != nil {
@@ -119,8 +119,8 @@ func checkTypes(types []string) error {
 	return errors.Join(errs...)
 }
 
-// isNil reports whether a provider is nil, or an interface that contains a nil pointer. A constructor may return such
-// an interface together with an error that the caller has ignored.
+// isNil reports whether a provider is nil or a nil pointer. A caller can get a nil pointer from a constructor whose
+// error it ignores.
 func isNil(provider any) bool {
 	v := reflect.ValueOf(provider)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()

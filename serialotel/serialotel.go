@@ -23,9 +23,9 @@
 //
 // A histogram also has a count. The count of serial.call.duration with an error.type is the number of failed calls. The
 // count of serial.period.open.duration is the number of opened periods, including those that [serial.Generator.Raise]
-// opened; its durations begin with the call. Until a lost counter is repaired, every call that finds it is counted,
-// including Peek and Raise. The offset is recorded only when it has changed. With several servers, it is the offset of
-// the server on which the latest change was found.
+// opened. Each duration is measured from the beginning of the call. Until a lost counter is repaired, every call that
+// finds it is counted, including Peek and Raise. The offset is recorded only when it has changed. With several servers,
+// it is the offset of the server on which the latest change was found.
 //
 // The buckets of serial.call.duration range from 100 µs to 10 s. Those of serial.period.open.duration range from 1 ms
 // to 30 s, which is the maximum time for which a call without a deadline waits for an opening. You can replace the
@@ -39,11 +39,12 @@
 // not_replicated or block_burned. For possible reasons, it is answer_lost, raised, block_skipped or, without a ledger,
 // not_replicated. A possible reason is counted once, whatever its range, because most numbers in the range were issued.
 //
-// error.type has the following values. If several of them apply to an error, it has the first of these:
+// error.type has one of the following values. If several apply to an error, it has the first of them:
 //
 //   - exhausted, counter_lost, clock_skew, conflict, not_replicated, invalid_type or invalid_request, for the errors of
 //     package serial
-//   - canceled or deadline_exceeded, for the end of the caller's context, or for such an error of a floor or a ledger
+//   - canceled or deadline_exceeded, if the caller's context has ended, or if a floor or a ledger has returned such an
+//     error
 //   - _OTHER, for all other errors
 //
 // # Business types

@@ -30,8 +30,9 @@ type audit struct {
 }
 
 // audit returns the report of a period. It reuses a report that is less than a minute old, if this report contains
-// everything that the page shows about seq. Otherwise it makes a new report. It completes the new report even if the
-// client disconnects, so that the client finds it when it tries again. seq is 0 if no number was looked up.
+// everything that the page shows about the sequence seq. Otherwise it makes a new report. It completes the new report
+// even if the client disconnects, so that the report is ready when the client tries again. The argument seq is 0 if no
+// number was looked up.
 func (h *handler) audit(ctx context.Context, w http.ResponseWriter, numbers printer, seq int64) (
 	made *audit, err error) {
 	k := periodKey{numbers.series.Key, numbers.period.Start.Unix()}
@@ -82,7 +83,7 @@ func makeAudit(ctx context.Context, numbers printer, seq int64) (*audit, error) 
 	return a, nil
 }
 
-// counting yields the elements of all, and calls count for each of them.
+// counting yields the elements of the given iterator, and calls count for each of them.
 func counting[T any](all iter.Seq2[T, error], count func()) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for v, err := range all {
@@ -99,8 +100,9 @@ func (a *audit) bytes() int {
 	return lists + int(a.Count/4) + a.explanations*explanation
 }
 
-// unknownTexts returns the contradicted sequences whose stored texts are not in the report. There are usually few or
-// none. If there are any, makeAudit audits the period again to find these texts.
+// unknownTexts returns the contradicted sequences (stored, but reported as never received) whose stored texts are not
+// in the report. There are usually few or none. If there are any, makeAudit audits the period again to find these
+// texts.
 func unknownTexts(r *serial.Report) (seqs []int64) {
 	// Together with the sequence that is looked up, these are at most maxListed sequences.
 	for _, n := range r.Contradicted[:min(len(r.Contradicted), maxListed-1)] {
@@ -162,7 +164,7 @@ type replacement struct {
 }
 
 // replacements returns the explanations of missing numbers that were replaced by another explanation, in the order of
-// the numbers. more reports whether the list may be incomplete.
+// the numbers. The result more is true if the list may be incomplete.
 func replacements(r *serial.Report) (list []replacement, more bool) {
 	probed := 0
 	for _, x := range r.Explained {

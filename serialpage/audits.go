@@ -62,7 +62,7 @@ func (a *audits) fresh(k periodKey) (*audit, bool) {
 }
 
 // begin reserves a slot for an audit of a period. If ok is true, the caller must call end. If ok is false, the audit
-// must not run now. The channel ended is closed when another audit ends.
+// must not run now, and begin returns the channel ended, which is closed when another audit ends.
 func (a *audits) begin(k periodKey) (ok bool, ended <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,9 +106,8 @@ func (a *audits) dropReports() {
 	}
 }
 
-// keep stores the outcome of a period, which is a result of a check of all periods. at is the time at which this check
-// began. If a later audit has
-// already stored its outcome, keep changes nothing.
+// keep stores the outcome of a period that a check of all periods has found. The argument at is the time at which this
+// check began. If a later audit has already stored its outcome, keep changes nothing.
 func (a *audits) keep(series string, p period, r *serial.Report, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -134,9 +133,9 @@ func (a *audits) note(k periodKey, p period, r *serial.Report, at time.Time) {
 		empty: r.Last < r.First && r.BeyondCount == 0 && !current}
 }
 
-// explained notes that numbers of a period have just been explained. After that, the latest report of the period must
-// not be reused, nor must the report of an audit that is still running. The latest outcome no longer counts as a check
-// of the period.
+// explained must be called when numbers of a period have been explained, because earlier results are then out of date.
+// It deletes the latest report of the period. If an audit of the period is running, its report will not be kept. The
+// latest outcome no longer counts as a check of the period.
 func (a *audits) explained(k periodKey) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -165,8 +164,8 @@ const resultAge = 24 * time.Hour
 // counts reports whether the outcome counts as a check of its period.
 func (o outcome) counts() bool { return time.Since(o.At) < resultAge && !o.explained.After(o.At) }
 
-// since returns a text with the reasons why the outcome is out of date, or "" if it is not. last is the last sequence
-// that has been issued in the period until now.
+// since returns a text with the reasons why the outcome is out of date, or "" if it is not. The argument last is the
+// last sequence issued in the period so far.
 func (o outcome) since(last int64) string {
 	var all []string
 	if o.explained.After(o.At) {

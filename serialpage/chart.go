@@ -76,8 +76,8 @@ func draw(stacks []stack, step, height int) chart {
 	return c
 }
 
-// usage returns a chart of the counts of issued numbers. history contains the last number of each period, newest period
-// first.
+// usage returns a chart of the counts of issued numbers. The slice history contains the last number of each period,
+// newest period first.
 func usage(s *Series, history []serial.Number, first int64) chart {
 	var stacks []stack
 	for _, n := range slices.Backward(history) {

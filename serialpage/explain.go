@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxTurnWait = 5 * time.Second // maximum time for which a form waits until its audit may begin
+	maxTurnWait = 5 * time.Second // maximum time for which a request with a form waits until its audit may begin
 	maxSequence = 1e15 - 1        // largest sequence in an explanation
 )
 
@@ -81,7 +81,7 @@ func (h *handler) explaining(r *http.Request) (numbers printer, err error) {
 	return newPrinter(s, p), nil
 }
 
-// formAgain responds with the form and with wrong, a text that describes the mistake.
+// formAgain responds with the form and the text wrong, which describes the mistake.
 func (h *handler) formAgain(w http.ResponseWriter, numbers printer, in *form, status int, wrong string) error {
 	in.Wrong = wrong
 	s, p := numbers.series, numbers.period
@@ -90,8 +90,8 @@ func (h *handler) formAgain(w http.ResponseWriter, numbers printer, in *form, st
 	return nil
 }
 
-// missingIn audits the period. In the report that it returns, Unexplained contains the missing numbers in the range of
-// e. If other audits are running, missingIn waits for them.
+// missingIn audits the period, and returns a report whose Unexplained contains the missing numbers in the range of e.
+// If this audit may not run yet because of other audits, missingIn waits.
 func (h *handler) missingIn(ctx context.Context, numbers printer, e serial.Explanation) (serial.Report, error) {
 	s, p := numbers.series, numbers.period
 	k := periodKey{s.Key, p.Start.Unix()}
@@ -143,7 +143,7 @@ func allOthers(e serial.Explanation) iter.Seq2[serial.Explanation, error] {
 }
 
 // store adds e to the register for each of the ranges. It skips the ranges for which the register already contains e.
-// So if store fails halfway, the user can send the same form again, and every attempt stores at least one more range.
+// So if store fails halfway, the user can send the same form again to store the remaining ranges.
 func store(ctx context.Context, register Explanations, e serial.Explanation, ranges []serial.Range) error {
 	stored, err := storedRanges(ctx, register, e)
 	if err != nil {

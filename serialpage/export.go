@@ -80,8 +80,9 @@ func (t *csvTable) row(cells ...string) {
 	t.WriteString(strings.Join(cells, ",") + "\r\n")
 }
 
-// ranges adds a row for each range, or for each number if the sequences are hidden. all is the count of all numbers,
-// including those that the report does not list. If numbers are left, ranges adds a row with their count.
+// ranges adds a row for each range, or for each number if the sequences are hidden. The argument all is the count of
+// all numbers, including those that the report does not list. If not all numbers are listed, ranges adds a row with the
+// count of the others.
 func (t *csvTable) ranges(what string, ranges []serial.Explained, all int64) {
 	rows := 0
 	for _, x := range ranges {
@@ -99,8 +100,9 @@ func (t *csvTable) ranges(what string, ranges []serial.Explained, all int64) {
 	t.rest(what, all)
 }
 
-// numberRows adds a row for each number, with its text from texts. all is the count of all numbers, including those
-// that the report does not list. If numbers are left, numberRows adds a row with their count.
+// numberRows adds a row for each number, with its text from texts. The argument all is the count of all numbers,
+// including those that the report does not list. If not all numbers are listed, numberRows adds a row with the count of
+// the others.
 func (t *csvTable) numberRows(what string, numbers []serial.Number, texts []string, all int64) {
 	for i, n := range numbers {
 		t.row(what, decimal(n.Seq), decimal(n.Seq), "1", texts[i], "", "", "")
@@ -119,7 +121,7 @@ func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func csvTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// send writes the table as an attachment. The name of the file contains the Key of the series, and what.
+// send writes the table as an attachment. The name of the file contains the Key of the series and the text what.
 func (t *csvTable) send(w http.ResponseWriter, s *Series, what string) error {
 	name := strings.Map(func(r rune) rune {
 		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) || r == '-' || r == '_' {

@@ -78,7 +78,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 }
 
 // base returns the prefix that turns an address relative to the pages into an address relative to the path of the
-// request. For a page, it is "". An error page can have any path below the prefix.
+// request. For a page, it is "". It can be "../" for an error page, because this can have any path below the prefix.
 func (h *handler) base(r *http.Request) string {
 	rest := strings.TrimPrefix(r.URL.Path, h.Prefix)
 	if rest == "" && h.Prefix != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A match is a series with a template that matches a number.
+// A match is a series to which a number can belong, and the period of the number in this series.
 type match struct {
 	Series *Series
 	Period string
@@ -56,9 +56,9 @@ func (h *handler) lookUp(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// parseTyped parses a number that a user has typed, and returns the text that it has parsed. It removes
-// whitespace around the number. If the rest is not a number of the series, but the whole text is one, the whitespace is
-// kept.
+// parseTyped parses a number that a user has typed, and returns the text that it has parsed. It first removes
+// whitespace around the number. If the rest is not a number of the series, it tries to parse the text with the
+// whitespace.
 func (s *Series) parseTyped(typed, label string) (text string, r parsedNumber) {
 	text = strings.TrimSpace(typed)
 	if r = s.parse(text, label); r.period.label == "" && text != typed {
@@ -82,8 +82,8 @@ func unreadable(text string, mistyped, impossible bool) error {
 	return p
 }
 
-// lookedUp returns the number in the query of the page of a period, and parses it as a number of this period. text is
-// "" if the query contains no number.
+// lookedUp returns the number in the query of the page of a period, and parses it as a number of this period. The
+// result text is "" if the query contains no number.
 func lookedUp(s *Series, p period, query url.Values) (text string, r parsedNumber) {
 	if text, r = s.parseTyped(query.Get("number"), p.label); text == "" {
 		return "", parsedNumber{}
@@ -143,7 +143,7 @@ func (s *Series) series() string {
 	return name
 }
 
-// has reports whether numbers of the given type belong to the series. name is the name of the series.
+// has reports whether numbers of the given type belong to the series. The argument name is the name of the series.
 func (s *Series) has(typ, name string) bool {
 	if typ == s.Type {
 		return true
@@ -184,7 +184,8 @@ func (a *audit) knows(seq int64) bool {
 	return seq == 0 || seq == a.sought || e.Stored == 0 || len(e.Texts) > 0
 }
 
-// newLookupResult returns the result of looking up a number. seq is 0 if text is not a number of the period.
+// newLookupResult returns the result of looking up a number. The argument seq is 0 if the text is not a number of the
+// period.
 func newLookupResult(numbers printer, a *audit, text string, seq int64, mayExplain bool) *lookupResult {
 	r, p := &a.Report, numbers.period
 	f := &lookupResult{Number: text, Period: p.Name, Audit: a.stored, Ahead: a.at.Before(p.Start)}

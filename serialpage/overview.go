@@ -43,8 +43,7 @@ type result struct {
 	Since        string // reason why the outcome is out of date, or ""
 }
 
-// newResult returns the result for an outcome. last is the sequence of the last number that has been issued in the
-// period until now.
+// newResult returns the result for an outcome. The argument last is the last sequence issued in the period so far.
 func newResult(s *Series, o outcome, last int64) *result {
 	p := periodFrom(s, o.Start)
 	o.At = o.At.In(p.Start.Location())
@@ -145,8 +144,8 @@ func (row *overviewRow) read(ctx context.Context, s *Series, audited outcome) er
 	return nil
 }
 
-// untilText returns a text with the last day for which numbers are issued. near reports whether this day is past or at
-// most 29 days away, as in the warnings of serial.Hooks. Both days have the form 2026-08-01.
+// untilText returns a text with the last day for which numbers are issued. The result near is true if this day is past
+// or at most 29 days away, as in the warnings of serial.Hooks. Both days have the form 2026-08-01.
 func untilText(last, today string) (text string, near bool) {
 	date, _ := time.Parse(time.DateOnly, last)
 	text = date.Format("2 January 2006")
@@ -159,8 +158,8 @@ func untilText(last, today string) (text string, near bool) {
 	return "until " + text, false
 }
 
-// endless is a count that no application reaches in a period. If a period has at least so many numbers, the pages do
-// not show how full it is.
+// endless is a count that no application reaches in a period. If a period can have this many numbers or more, the pages
+// do not show how full it is.
 const endless = 1_000_000_000
 
 // fullText returns the share of a period's numbers that are issued, as text. It is 0% only if no number was issued, and

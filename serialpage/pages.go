@@ -81,8 +81,8 @@ func (h *handler) write(w http.ResponseWriter, status int, name string, f frame,
 }
 
 // address returns the relative address of a page about a period of a series. If start is zero, the page is about the
-// whole series. more contains additional query parameters, as names that are each followed by their value. Parameters
-// with empty values are omitted.
+// whole series. The arguments more are additional query parameters: names, each followed by its value. Parameters with
+// empty values are omitted.
 func address(page, key string, start time.Time, more ...string) string {
 	q := url.Values{"key": {key}}
 	if !start.IsZero() {

@@ -9,7 +9,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A period is a period of a scheme.
+// A period is one period of a scheme, with the name that the pages show.
 type period struct {
 	label      string
 	Name       string
@@ -17,7 +17,7 @@ type period struct {
 	scheme     *serial.Scheme
 }
 
-// periodAt returns the period that contains an instant. ok is false if no period contains it.
+// periodAt returns the period that contains an instant. The result ok is false if no period contains it.
 func periodAt(scheme *serial.Scheme, at time.Time) (p period, ok bool) {
 	label, start, end := scheme.Period(serial.At(at))
 	return period{label, scheme.PeriodName(serial.At(at)), start, end, scheme}, label != ""
@@ -83,9 +83,9 @@ func (s *Series) schemes() []*serial.Scheme {
 	return append([]*serial.Scheme{s.Source.scheme()}, s.Earlier...)
 }
 
-// periodInAllSchemes finds the period with the label of p in every scheme of the series. starts contains the start of
-// this period in each scheme; the start in the current scheme is the last element. All these periods are between from
-// and to.
+// periodInAllSchemes finds the period with the label of p in every scheme of the series. The slice starts contains all
+// different starts of this period, with that of the current scheme at the end. All these periods are between the times
+// from and to.
 func (s *Series) periodInAllSchemes(p period) (starts []time.Time, from, to time.Time) {
 	starts, from, to = []time.Time{p.Start}, p.Start, p.End
 	for _, e := range s.Earlier {

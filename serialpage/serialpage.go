@@ -47,7 +47,7 @@ type Options struct {
 	// The name may have at most 100 bytes, and only characters that are allowed in a [serial.Explanation]. The name is
 	// also printed on sheets.
 	//
-	// If User fails, or returns "" or an invalid name, the pages show the reason instead of the form for explanations. If
+	// If User returns an error, "" or an invalid name, the pages show the reason instead of the form for explanations. If
 	// a client sends the form nevertheless, the response has status 403 and contains the form again. If User is nil, the
 	// pages have no form, and the response to a form has status 403.
 	User func(*http.Request) (name string, err error)
@@ -82,14 +82,15 @@ type Options struct {
 // A Series is a row of the first page. Its Key must be unique among all series of the handler. The handler stores the
 // reports of a series under its Key for a minute, and shows them to every reader who requests this Key.
 type Series struct {
-	// Key identifies the series in addresses. It has at most 255 bytes of printable UTF-8. The default is Type.
+	// Key identifies the series in addresses. It has at most 255 bytes of printable UTF-8. The default is Type, or the
+	// result of [serial.Scheme.Series] if Type is "".
 	Key string
 
 	// Type is the type of the numbers. With serial.WithSharedCounter, it is any of the types that share the counter, or
 	// "" if the template prints no type. The page then shows the numbers of all these types.
 	Type string
 
-	// Name is the title of the series on the pages, such as "Sales orders". The default is Type.
+	// Name is the title of the series on the pages, such as "Sales orders". The default is the same as for Key.
 	Name string
 
 	// Source is the generator that issues the numbers.
@@ -97,8 +98,8 @@ type Series struct {
 
 	// Stored yields the numbers of stored documents. It must yield at least all numbers that were printed for the time
 	// from start to end, and preferably every number that is stored. If it is nil, the pages cannot check which numbers
-	// are stored. Stored must return when ctx ends, because only two audits can run at the same time, and one of them is
-	// occupied until Stored returns. A check of all periods calls Stored once, for the time from the oldest to the newest
+	// are stored. Stored must return when ctx ends, because only two audits can run at the same time, and an audit does
+	// not end before Stored returns. A check of all periods calls Stored once, for the time from the oldest to the newest
 	// period whose counter still exists.
 	Stored func(ctx context.Context, start, end time.Time) iter.Seq2[string, error]
 
@@ -124,8 +125,8 @@ type Series struct {
 
 // Explanations stores the reasons why numbers are missing. [sqlledger.Register] implements this interface.
 //
-// The method Explain adds an explanation. If an equal explanation is already stored, Explain must change nothing. The
-// method Explanations yields the explanations of the period that begins at start, or of all periods if start is the
+// The method Explain adds an explanation. If an equal explanation is already stored, Explain must not change anything.
+// The method Explanations yields the explanations of the period that begins at start, or of all periods if start is the
 // zero time.
 //
 // [sqlledger.Register]: https://pkg.go.dev/github.com/dailyserial/serial/sqlledger#Register

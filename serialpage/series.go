@@ -80,8 +80,8 @@ func (sel selection) covers(start time.Time) bool {
 	return day(p.End.Add(-time.Second)) >= sel.from && (sel.to == "" || day(p.Start) <= sel.to)
 }
 
-// address returns the address of a page or a file with the same selection of periods. more contains additional query
-// parameters, as names that are each followed by their value.
+// address returns the address of a page or a file with the same selection of periods. The arguments more are additional
+// query parameters: names, each followed by its value.
 func (sel selection) address(page string, more ...string) string {
 	more = append(more, "from", sel.from, "to", sel.to)
 	if sel.wrong {
@@ -108,7 +108,7 @@ func (h *handler) list(ctx context.Context, sel selection) (l listing, err error
 }
 
 // kept returns the periods of a series whose counters still exist, newest first. It reads at most fewPeriods of them at
-// first. It reads all of them only if enough returns false.
+// first. If the function enough returns false for these, it reads all.
 func (s *Series) kept(ctx context.Context, enough func([]serial.Number) bool) (kept []serial.Number, err error) {
 	for _, limit := range []int{fewPeriods, maxHistory} {
 		if kept, err = s.Source.history(ctx, s.Type, limit); err != nil {
@@ -121,7 +121,7 @@ func (s *Series) kept(ctx context.Context, enough func([]serial.Number) bool) (k
 	return kept, nil
 }
 
-// filter returns the periods of kept that are selected, before they are divided into pages.
+// filter returns those of the kept periods that are selected, before they are divided into pages.
 func (h *handler) filter(sel selection, kept []serial.Number) []serial.Number {
 	return slices.DeleteFunc(slices.Clone(kept), func(n serial.Number) bool {
 		if !sel.covers(n.Start) {
@@ -132,12 +132,12 @@ func (h *handler) filter(sel selection, kept []serial.Number) []serial.Number {
 	})
 }
 
-// part returns the part of all that the page shows.
+// part returns the part of the selected periods that the page shows.
 func (sel selection) part(all []serial.Number) listing {
 	if sel.whole {
 		return listing{shown: all}
 	}
-	first := func(old func(serial.Number) bool) int { // index of the first period for which old returns true
+	first := func(old func(serial.Number) bool) int { // index of the first period for which the function old returns true
 		if i := slices.IndexFunc(all, old); i >= 0 {
 			return i
 		}

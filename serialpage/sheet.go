@@ -15,7 +15,7 @@ type sheet struct {
 	Closes       bool // whether periods of the series can be closed
 }
 
-// sheet returns the sheet of a page about a series. name is the name of the user, or "" if it is unknown.
+// sheet returns the sheet of a page about a series. The argument name is the name of the user, or "" if it is unknown.
 func (h *handler) sheet(name string, s *Series) sheet {
 	return sheet{h.Organisation, program, name, time.Now().In(s.zone()), s.closes()}
 }
@@ -26,7 +26,7 @@ type total struct {
 	Periods     int64
 	Issued      int64
 
-	Checked, Wrong, Since          int64 // counts of periods with a result, with discrepancies, and with an old result
+	Checked, Wrong, Since          int64 // counts of periods with a result, with discrepancies, with an outdated result
 	Stored, Explained, Unexplained int64 // sums over the periods with a result
 }
 

@@ -25,7 +25,7 @@ type Source interface {
 	closed(ctx context.Context, typ string) (time.Time, error)
 }
 
-// Redis returns the Source for a series whose counter is in Redis, with g as its [serial.Generator].
+// Redis returns the Source of a series whose numbers g issues. The counter of the series is in Redis.
 func Redis(g *serial.Generator) Source { return redisSource{g} }
 
 type redisSource struct{ gen *serial.Generator }
@@ -52,7 +52,7 @@ func (s redisSource) auditAll(ctx context.Context, typ string, used iter.Seq2[st
 
 func (s redisSource) closed(context.Context, string) (time.Time, error) { return time.Time{}, nil }
 
-// Table returns the Source for a series whose counter is in a database table, with g as its [gapless.Generator]. The
+// Table returns the Source of a series whose numbers g issues. The counter of the series is in a database table. The
 // pages read the table through q, which is usually a [*database/sql.DB].
 func Table(q gapless.Querier, g *gapless.Generator) Source { return tableSource{q, g} }
 

@@ -82,7 +82,7 @@ type replacedLine struct {
 	New explainedLine // without Numbers
 }
 
-// newPeriodView returns the view of a report. mayExplain reports whether the reader may explain numbers.
+// newPeriodView returns the view of a report. The argument mayExplain is true if the reader may explain numbers.
 func newPeriodView(numbers printer, a *audit, mayExplain bool) *periodView {
 	s, p, r := numbers.series, numbers.period, &a.Report
 	v := &periodView{Series: s, Period: p, Limits: limitsText(s), At: a.at.In(p.Start.Location()), Clean: r.Clean(),

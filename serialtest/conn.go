@@ -26,7 +26,8 @@ func (r *Redis) dial(context.Context, string, string) (net.Conn, error) {
 	return clientConn{client}, nil
 }
 
-// errRefused is the error of a command that was not sent. It has two levels, because go-redis unwraps it once.
+// errRefused is the error of a command that was not sent. The *net.OpError is wrapped in another error, because
+// go-redis unwraps the error once.
 var errRefused = fmt.Errorf("serialtest: no connection: %w", &net.OpError{
 	Op: "dial", Net: "pipe", Addr: &net.UnixAddr{Name: "serialtest", Net: "pipe"},
 	Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
@@ -54,7 +55,8 @@ func (c clientConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// The following methods return no error on a closed pipe, where net.Pipe would return one, unlike a socket.
+// If the server has closed its end, setting a deadline fails on a net.Pipe, but not on a socket. So the following
+// methods return no error.
 
 func (c clientConn) SetDeadline(t time.Time) error      { _ = c.Conn.SetDeadline(t); return nil }
 func (c clientConn) SetReadDeadline(t time.Time) error  { _ = c.Conn.SetReadDeadline(t); return nil }

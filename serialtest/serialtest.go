@@ -42,9 +42,9 @@
 // # Time
 //
 // Only Redis's clock determines the day of a number. The clock does not run: it shows the same time until the test
-// changes it. So a call that waits for the clock fails when its time is over, unless the test sets the clock. For
-// example, calls return [serial.ErrClockSkew] if the clock is set back to a time before the current period. They return
-// this error after 5 s if the clock is behind by at most 5 s, and otherwise immediately.
+// changes it. So a call that waits for the clock fails after its maximum wait, unless the test sets the clock in the
+// meantime. For example, calls return [serial.ErrClockSkew] if the clock is set back to a time before the current
+// period. They return this error after 5 s if the clock is behind by at most 5 s, and otherwise immediately.
 //
 // In a bubble of [testing/synctest], call [New] or [NewRedis] inside the bubble. Redis's clock does not run there
 // either. To set it to the bubble's clock, call r.SetTime(time.Now()). Waiting takes no real time in a bubble.
@@ -110,9 +110,10 @@ type Redis struct {
 	clock sync.RWMutex // held for writing while the server's clock is set, and for reading while a command runs
 }
 
-// NewRedis returns an empty Redis whose clock shows now. It is for services that create their own generator. The
-// generator needs [serial.WithMaxSkew](-1), unless now is close to the time of this host, because it compares the two
-// clocks. If now is zero, the test fails immediately. The Redis and its clients are closed when t ends.
+// NewRedis returns an empty Redis whose clock shows now. It is for services that create their own generator. A
+// generator compares Redis's clock with the clock of this host. So unless the two show about the same time, the
+// generator needs [serial.WithMaxSkew](-1). If now is zero, the test fails immediately. The Redis and its clients are
+// closed when t ends.
 func NewRedis(t testing.TB, now time.Time) *Redis {
 	t.Helper()
 	r := &Redis{t: t}
@@ -150,8 +151,8 @@ func (r *Redis) Client() redis.UniversalClient {
 }
 
 // SetTime sets Redis's clock, forwards or backwards. As on a real server, this does not change the instants at which
-// keys expire. A key whose instant has passed is deleted immediately. If now is zero, the test fails immediately, so
-// SetTime must be called in the goroutine of the test.
+// keys expire. If a key has expired by the new time, it is deleted immediately. If now is zero, the test fails
+// immediately, so SetTime must be called in the goroutine of the test.
 func (r *Redis) SetTime(now time.Time) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -260,8 +261,8 @@ func (r *Redis) serve() {
 
 // hook returns a function that the server calls before each command, including the commands in scripts. The function
 // replies to INFO, because miniredis has no replication ID, which a ledger needs to detect a restart. It also prevents
-// SetTime from changing the clock while a command runs. It makes an exception for commands that may wait for other
-// commands, because they would block SetTime.
+// SetTime from changing the clock while a command runs. Commands that may wait for other commands are an exception,
+// because they would block SetTime while they wait.
 func (r *Redis) hook(s *server.Server, id string) server.Hook {
 	var running sync.Map // for each *server.Peer, whether a command is running; a script has a separate peer
 	return func(c *server.Peer, cmd string, args ...string) bool {
@@ -306,9 +307,9 @@ func (r *Redis) setTime(now time.Time) {
 	now = now.Round(0) // without the monotonic clock
 	r.server.SetTime(now)
 	if back := r.now.Sub(now); !r.now.IsZero() && back > 0 {
-		// A server stores the instant at which a key expires, but miniredis stores the remaining time.
+		// A real server stores the instant at which a key expires, but miniredis stores the remaining time.
 		for _, key := range r.server.Keys() {
-			if limit := math.MaxInt64 - back; r.server.TTL(key) > limit { // adding back to a longer time would overflow
+			if limit := math.MaxInt64 - back; r.server.TTL(key) > limit { // FastForward would overflow with a longer time
 				r.server.SetTTL(key, limit)
 			}
 		}

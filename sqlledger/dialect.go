@@ -23,9 +23,10 @@ const (
 var postgresAgain = []string{"40001", "40P01", "55P03", "23505", "42P07", "42710"}
 
 // mysqlRolledBack matches the errors after which MySQL has rolled the transaction back: a deadlock, in the server or
-// with another node of a Galera cluster (1213), and a conflict in group replication (3101). mysqlAgain also matches
-// errors after which the transaction may still be open: a row that was changed after it was read (1020), and a lock
-// wait timeout (1205). Drivers have no common error type, but the messages of all drivers contain the code.
+// with another node of a Galera cluster (1213), and a conflict in group replication (3101). mysqlAgain also matches the
+// errors for a row that was changed after it was read (1020) and for a lock wait timeout (1205). After these two
+// errors, the transaction may still be open. Drivers have no common error type, but the messages of all drivers contain
+// the code.
 var (
 	mysqlRolledBack = regexp.MustCompile(`(?i)\berror (1213|3101)\b`)
 	mysqlAgain      = regexp.MustCompile(`(?i)\berror (1213|3101|1020|1205)\b`)

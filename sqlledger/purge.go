@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// old returns the keys of old rows, in key order, that follow a given series and period. remove deletes one row by its
-// key if the row is still old. The youngest period of a series is never old, because it may be the current one. So
-// every series keeps at least one period, and therefore still needs its separate row, which has an empty period. For
-// this reason, old does not return that row. MariaDB may treat an empty argument as NULL, so old restores it with
-// coalesce.
+// The statement old returns, in key order, the keys of old rows that follow a given series and period. The statement
+// remove deletes one row by its key if the row is still old. The youngest period of a series is never old, because it
+// may be the current one. So every series keeps at least one period, and therefore also needs its separate row, which
+// has an empty period. The statement old never returns this separate row. MariaDB may treat an empty argument as NULL,
+// so old restores it with coalesce.
 const (
 	page = 1000
 
@@ -23,13 +23,14 @@ const (
 	remove = `DELETE FROM {table} WHERE reserved_at < {ago} AND series = {series} AND period = {period}`
 )
 
-// Purge deletes the rows of old periods, and returns how many it has deleted. A row is old if its latest reservation
-// was made longer than age ago by the database's clock. Purge keeps the youngest period and the calendar of each
-// series. After an error or a canceled call, it returns the number of rows that were deleted by then. If row security,
-// a rule or a trigger protects some of the old rows, Purge deletes the remaining ones and then returns an error.
+// Purge deletes the rows of old periods, and returns how many it has deleted. A row is old if, by the database's clock,
+// more time than the given age has passed since its latest reservation. Purge keeps the youngest period and the
+// calendar of each series. After an error or a canceled call, it returns the number of rows that were deleted by then.
+// If row security, a rule or a trigger protects some of the old rows, Purge deletes the remaining ones and then returns
+// an error.
 //
-// age must be longer than the longest period in use plus the time for which periods are prepared ahead. No number of a
-// period may be issued after its row has been deleted, because only the row prevents duplicates if Redis loses the
+// The age must be longer than the longest period in use plus the time for which periods are prepared ahead. No number
+// of a period may be issued after its row has been deleted, because only the row prevents duplicates if Redis loses the
 // counter. Purge rejects an age of less than 72 h. For daily numbers, 30 days is a good choice, and it is enough to
 // call Purge once a day.
 func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
@@ -91,7 +92,7 @@ func (k key) arguments(seconds int64) arguments {
 	return arguments{"series": []byte(k.series), "period": []byte(k.period), "seconds": seconds, "page": page}
 }
 
-// old returns the keys of the old rows that follow from, in key order. It returns at most one page of them.
+// old returns the keys of the old rows that follow the given key, in key order. It returns at most one page of them.
 func (l *Ledger) old(ctx context.Context, c *sql.Conn, seconds int64, from key) ([]key, error) {
 	q := l.sql.old
 	rows, err := c.QueryContext(ctx, q.text, q.bind(from.arguments(seconds))...)
@@ -110,8 +111,9 @@ func (l *Ledger) old(ctx context.Context, c *sql.Conn, seconds int64, from key) 
 	return keys, rows.Err()
 }
 
-// purge deletes the rows that old returns, each by its key. On MySQL, a DELETE with a search condition would lock every
-// row that it examines, including rows in use. undeleted contains the keys of the rows that were not deleted.
+// purge deletes the rows that old returns. It deletes each by its key, because on MySQL, a DELETE with a search
+// condition would lock every row that it examines, including rows in use. The map undeleted contains the keys of the
+// rows that were not deleted.
 func (l *Ledger) purge(ctx context.Context, c *sql.Conn, seconds int64, from key) (
 	found []key, undeleted map[key]bool, deleted int64, err error,
 ) {

@@ -110,7 +110,7 @@ func (r *Register) CreateTable(ctx context.Context) error {
 //   - Start or At is not in the years 1000 to 9999 in UTC.
 //
 // After a deadlock, or if the database reports that a lock is in the way, Explain tries again for up to 30 s or until
-// ctx ends. Every other error wraps the driver's error. If ctx has ended, it also matches the error of ctx.
+// ctx ends. Every other error wraps the driver's error, and also matches the error of ctx if ctx has ended.
 //
 // In a transaction, use [Register.ExplainIn] instead. If the transaction uses the only connection of the pool or, on
 // SQLite, has written to the same file, Explain would wait for the end of that transaction, and then fail.
@@ -149,7 +149,7 @@ type Execer interface {
 // ExplainIn returns an error if tx is nil, or if Explain would reject the explanation. In these cases it sends nothing
 // to the database. Otherwise it executes one statement, and does not repeat it. If the statement fails, the error wraps
 // the driver's error. The state of the transaction then depends on the database and the driver, so you must roll it
-// back. Also do so if a context has ended.
+// back. Also roll it back if ctx or the context of the transaction has ended.
 //
 // If another transaction is inserting the same explanation, ExplainIn waits until that transaction ends. After that it
 // may fail, and you must repeat your transaction: on PostgreSQL with error 40001, if the other transaction committed
@@ -170,13 +170,14 @@ func (r *Register) ExplainIn(ctx context.Context, tx Execer, e serial.Explanatio
 }
 
 // Explanations returns the explanations of a series, such as "serial:IS", in the period that begins at start, or in all
-// periods if start is zero. They are in the order in which they were added, by the database's clock. Its resolution is
-// a microsecond, or a millisecond on SQLite. If several explanations cover the same number, an audit therefore uses the
-// one that was added last, regardless of At. Explanations that were added at the same instant are sorted by At, First
-// and Last, and then in an arbitrary but fixed order. If the database's clock was set back, the order is wrong.
+// periods if start is zero. They are in the order in which they were added, by the database's clock. The resolution of
+// this clock is a microsecond, or a millisecond on SQLite. If several explanations cover the same number, an audit
+// therefore uses the one that was added last, regardless of At. Explanations that were added at the same instant are
+// sorted by At, First and Last, and then in an arbitrary but fixed order. If the database's clock was set back, the
+// order is wrong.
 //
-// Start and At are in UTC. The rows are read while the loop runs, so memory use does not depend on their number. The
-// loop may end early, and every loop runs the query again.
+// Start and At are in UTC. The rows are read while a loop over the iterator runs, so memory use does not depend on
+// their number. The loop may end early, and every new loop runs the query again.
 //
 // A loop uses one connection of the pool until it ends. If the pool has no other connection, the body of the loop must
 // not use the database. On SQLite, it must not write to the same file.
@@ -254,8 +255,9 @@ func (r *Register) list(ctx context.Context, series string, start time.Time,
 
 // Hooks returns hooks for [serial.WithHooks] that store the explanations of a [serial.Generator]. Only the field Unused
 // is set. If an explanation cannot be added, the hook tries again for a minute, so that no explanation is lost while
-// the database restarts or fails over. After that minute, the hook calls failed with the explanation and the last
-// error, so that failed can log them. failed may be nil. It runs in the goroutine that calls Unused.
+// the database restarts or fails over. After that minute, the hook calls the function failed with the explanation and
+// the last error, so that the function can log them. The function may be nil. It runs in the goroutine that calls
+// Unused.
 //
 // When a process ends, the error of [serial.Generator.Flush] lists all explanations that have not been added by then,
 // with the last error.
@@ -362,7 +364,7 @@ func checkStart(start time.Time) error {
 	return checkYear("Start", start)
 }
 
-// checkYear returns an error if at is in a year that MySQL's type datetime does not support.
+// checkYear returns an error if an instant is in a year that MySQL's type datetime does not support.
 func checkYear(field string, at time.Time) error {
 	if year := at.UTC().Year(); year < 1000 || year > 9999 {
 		return fmt.Errorf("%s is in the year %d in UTC: want 1000 to 9999", field, year)

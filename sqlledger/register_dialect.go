@@ -7,8 +7,9 @@ import (
 
 // These statements create the table of a Register with its default name, as [Register.CreateTable] does. They are for
 // programs that manage their schema themselves. A table may have additional columns if these have defaults. All strings
-// are compared byte by byte, and all instants are in UTC. explained_by and explained_at contain the fields By and At.
-// recorded_at is the time of the database's clock when the row was written. digest is a hash of all fields.
+// are compared byte by byte, and all instants are in UTC. The columns explained_by and explained_at contain the fields
+// By and At. The column recorded_at contains the time of the database's clock when the row was written. The column
+// digest contains a hash of all fields.
 //
 // Other programs may add rows. They must set digest to any unique string, and recorded_at to the current time, which is
 // clock_timestamp() on PostgreSQL, UTC_TIMESTAMP(6) on MySQL, and strftime('%Y-%m-%d %H:%M:%f', 'now') on SQLite.

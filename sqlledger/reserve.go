@@ -23,12 +23,12 @@ import (
 // mark. If a later reservation has a different calendar or print mark, the error matches [serial.ErrConflict], and
 // nothing is reserved. [Ledger.Purge] removes print marks with their periods, but never a calendar.
 //
-// Do not call Reserve, and do not take a number that needs it, while the same goroutine has a transaction open that
-// uses the only connection of the pool or, on SQLite, has written to the same file. Reserve would wait for that
-// transaction until ctx ends. The error mentions this possibility.
+// A goroutine must not call Reserve, or a method that may call it such as [serial.Generator.Next], while it has a
+// transaction open that uses the only connection of the pool or, on SQLite, has written to the same file. Reserve would
+// wait for that transaction until ctx ends. The error mentions this possibility.
 //
 // After a deadlock, or if the database reports that a lock is in the way, Reserve tries again for up to 30 s or until
-// ctx ends. Every other error wraps the driver's error. If ctx has ended, it also matches the error of ctx. After an
+// ctx ends. Every other error wraps the driver's error, and also matches the error of ctx if ctx has ended. After an
 // error or a canceled call, the block may have been reserved, and is then a gap.
 func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64, err error) {
 	for _, a := range []struct {

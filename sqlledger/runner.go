@@ -92,9 +92,9 @@ func (r *runner) selfWaitAdvice() string {
 	return "if the caller has a transaction open here, it waits for itself: " + r.advice
 }
 
-// try runs f once in a transaction, and reports whether the transaction may be repeated. It does not use a [sql.Tx].
-// With some drivers, the method Commit of a sql.Tx does not return when the context ends, and a sql.Tx does not support
-// BEGIN IMMEDIATE.
+// try runs f once in a transaction, and reports whether the transaction may be repeated. It does not use a [sql.Tx],
+// because a sql.Tx does not support BEGIN IMMEDIATE and, with some drivers, its method Commit does not return when the
+// context ends.
 func (r *runner) try(ctx context.Context, f func(*sql.Conn) error) (again bool, err error) {
 	waits := r.db.Stats().WaitCount
 	c, err := r.db.Conn(ctx)

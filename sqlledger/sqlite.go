@@ -50,8 +50,8 @@ func makeDurable(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 }
 
 // shortenBusyTimeout reduces the busy timeout of the connection until restore is called, so that SQLite stops waiting
-// for a lock well before ctx ends. Otherwise the wait could last longer than ctx, and the error would not mention the
-// lock. Some drivers do not interrupt this wait, and SQLite adds up the requested sleeps, not the actual time.
+// for a lock well before ctx ends. Otherwise the wait could outlast ctx, because some drivers do not interrupt it, and
+// because SQLite counts the sleeps that it requests, which can take longer. The error would then not mention the lock.
 func shortenBusyTimeout(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	end, ok := ctx.Deadline()
 	if !ok {

@@ -18,9 +18,9 @@
 // latest reservation by the database's clock, in UTC. [Ledger.Purge] removes old rows. A Generator accesses the
 // database once per block.
 //
-// The table also contains the calendar of each series, in a separate row, and the print mark of each period. So even if
-// Redis has lost its data, calls fail with [serial.ErrConflict] if the series is then used with a different
-// [serial.Period], year start, field order, alphabet, check digit or key, and no number is issued twice.
+// The table also contains the calendar of each series, in a separate row, and the print mark of each period. If a
+// process uses the series with a different [serial.Period], year start, field order, alphabet, check digit or key, its
+// calls fail with [serial.ErrConflict], even after Redis has lost its data. So no number is issued twice.
 //
 // # Explanations of missing numbers
 //
@@ -59,7 +59,7 @@
 //
 // The checks apply to the table to which the reservation has written. If a temporary table of the same name hides the
 // table on one connection, reservations fail on that connection. A trigger or a rule that prevents a write, or that
-// lowers the last sequence, causes an error, too. The only exception are AFTER triggers of PostgreSQL, which are not
+// lowers the last sequence, causes an error, too. AFTER triggers of PostgreSQL are the only exception. They are not
 // detected, so they must not change the table. On MySQL and MariaDB, the user needs SELECT, INSERT and UPDATE on the
 // whole table. Rights to single columns are not enough.
 //
@@ -74,8 +74,8 @@
 // A promoted replica lacks the data that it had not received. So a committed block can be lost, unless the old primary
 // waited for that replica before it reported the commit:
 //
-//   - PostgreSQL: name the replicas in synchronous_standby_names, and promote no other replica. Even then,
-//     pg_cancel_backend ends the wait for the replicas, and PostgreSQL reports success.
+//   - PostgreSQL: name the replicas in synchronous_standby_names, and promote no other replica. But even then,
+//     PostgreSQL reports success if pg_cancel_backend ends the wait for the replicas.
 //   - MySQL and MariaDB: use semi-synchronous replication with the wait point AFTER_SYNC and a rpl_semi_sync_*_timeout
 //     that is never reached. (With the default timeout, replication becomes asynchronous after 10 s.) A Galera cluster
 //     or group replication loses nothing as long as a majority of the nodes is running.
@@ -139,8 +139,8 @@ func (f optionFunc) apply(c *config) { f(c) }
 // characters, which are ASCII letters, digits and _, and does not begin with a digit. All processes that issue numbers
 // of a type must use the same table.
 //
-// Without a schema, PostgreSQL's search_path or MySQL's current database determines which table is used. If a
-// connection finds the table in a different schema than the first reservation of this Ledger did, reservations on that
+// Without a schema, PostgreSQL's search_path or MySQL's current database determines which table is used. If the table
+// that a connection finds is in another schema than the table of this Ledger's first reservation, reservations on that
 // connection fail.
 //
 // The default is serial_ledger.

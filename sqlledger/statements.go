@@ -95,7 +95,7 @@ var dialects = map[Dialect]statements{
 				last = IF(period = {none}, 0, CAST(LAST_INSERT_ID(GREATEST(last, {above})) AS SIGNED) + {n})`},
 		// If there is a binary log, the recovery after a crash rolls back transactions that are missing in the log, even if
 		// InnoDB has them. So the log must be on disk, too. If the table has an AUTO_INCREMENT column, LAST_INSERT_ID() may
-		// be the value of that column.
+		// be the value of that column, so it is not compared.
 		read: query{text: `SELECT r.below, CASE
 				WHEN NOT EXISTS (SELECT 1 FROM information_schema.tables
 					WHERE table_schema = {in} AND table_name = '{name}' AND engine = 'InnoDB')

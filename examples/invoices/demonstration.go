@@ -15,7 +15,7 @@ import (
 )
 
 // demonstrate starts a Redis in memory, and stores sample documents in it and in a temporary SQLite file, FOR
-// DEMONSTRATION ONLY. stop deletes them. In your own service, delete this file.
+// DEMONSTRATION ONLY. The function stop deletes them. In your own service, delete this file.
 func demonstrate(ctx context.Context, zone *time.Location, log *slog.Logger) (stop func(), err error) {
 	m, err := miniredis.Run()
 	if err != nil {
@@ -60,7 +60,8 @@ func sample(ctx context.Context, m *miniredis.Miniredis, file string, zone *time
 	return s.closeMonths(ctx, serial.OnDateOf(now))
 }
 
-// sampleOrder stores order i of a day, and then an invoice for it or a reason why there is none.
+// sampleOrder stores the order with the index i of a day. Depending on the index, it then stores an invoice, voids or
+// deletes a document, or does nothing.
 func (s *service) sampleOrder(ctx context.Context, at time.Time, ago, i int) error {
 	if i == 4 { // the database rejects the amount after the number was taken
 		_, _ = s.place(ctx, "Bob", 999_999_999)

@@ -16,7 +16,7 @@ import (
 // requestTimeout limits the time of a request.
 const requestTimeout = 10 * time.Second
 
-// routes returns the handler of the service. page is the handler of the pages.
+// routes returns the handler of the service. The argument page is the handler of the pages below /numbers.
 func (s *service) routes(page http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for pattern, f := range map[string]func(*http.Request) (string, error){

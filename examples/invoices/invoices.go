@@ -54,7 +54,7 @@ func (s *service) voidInvoice(ctx context.Context, number string) error {
 	return nil
 }
 
-// closeMonths closes all months before the one that contains date, so that their invoices get no more numbers.
+// closeMonths closes all months before the one that contains the given date, so that they get no more invoices.
 func (s *service) closeMonths(ctx context.Context, date serial.When) error {
 	_, start, _ := s.invoices.Scheme().Period(date)
 	tx, err := s.db.BeginTx(ctx, nil)

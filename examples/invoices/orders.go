@@ -60,7 +60,7 @@ func (s *service) voidOrder(ctx context.Context, number, reason, by string) erro
 }
 
 // lastOrder is the floor of the orders' Generator. It returns the last sequence of a day that was used. Deleted orders
-// count, because their numbers may be on paper, and so do numbers that an operator has skipped. Other possible reasons
+// count, because their numbers may be on paper. Numbers that an operator has skipped count, too. Other possible reasons
 // do not count, because the range of a lost reply, for example, ends at the largest possible number.
 func (s *service) lastOrder(ctx context.Context, typ string, start time.Time) (last int64, err error) {
 	row := s.db.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM orders WHERE day = ?", start.Format(time.DateOnly))

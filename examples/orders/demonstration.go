@@ -12,8 +12,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// demonstrate starts a Redis in memory and chooses a temporary SQLite file, FOR DEMONSTRATION ONLY. stop deletes both.
-// In your own service, delete this file.
+// demonstrate starts a Redis in memory and chooses a temporary SQLite file, FOR DEMONSTRATION ONLY. The function stop
+// deletes both. In your own service, delete this file.
 func demonstrate() (stop func(), err error) {
 	m, err := miniredis.Run()
 	if err != nil {

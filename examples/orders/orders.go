@@ -49,7 +49,7 @@ type service struct {
 // place stores one order for each key of a customer, however often the request is repeated. It reports whether this
 // call has created the order.
 func (s *service) place(ctx context.Context, key string, d draft) (o order, created bool, err error) {
-	// The table contains a request forever, but Redis only for 48 hours. So check the table first.
+	// The table keeps the key of a request forever, but Redis keeps it for only 48 hours. So check the table first.
 	o, err = s.byKey(ctx, d.Customer, key)
 	if errors.Is(err, sql.ErrNoRows) {
 		if created, err = s.insert(ctx, key, d); err != nil {

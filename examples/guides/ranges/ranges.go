@@ -12,8 +12,8 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// newNumbers returns the Generator of a range such as B0100000101 to B0100000110, which ends with the sequence last and
-// with the day until.
+// newNumbers returns the Generator of a range such as B0100000101 to B0100000110. The arguments last and until are the
+// last sequence and the last day of the range.
 func newNumbers(zone *time.Location, last int64, until serial.When) (*gapless.Generator, error) {
 	scheme, err := serial.NewScheme(serial.WithLocation(zone), serial.WithPeriod(serial.Never),
 		serial.WithTemplate("{type}{seq:8}"), serial.WithStart(101), serial.WithLast(last), serial.WithUntil(until))
@@ -23,8 +23,8 @@ func newNumbers(zone *time.Location, last int64, until serial.When) (*gapless.Ge
 	return gapless.New(gapless.PostgreSQL, scheme)
 }
 
-// beginRange continues a series with the next range, which begins with the sequence first, and stores why the numbers
-// before it are missing. numbers is the Generator of the new range.
+// beginRange continues a series with the next range, whose first sequence is the argument first. It stores why the
+// numbers before this range are missing. The argument numbers is the Generator of the new range.
 func beginRange(ctx context.Context, db *sql.DB, numbers *gapless.Generator, register *sqlledger.Register, typ string,
 	first int64, today serial.When, who string) error {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // without effect on SQLite

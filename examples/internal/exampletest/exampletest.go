@@ -73,8 +73,8 @@ func RequireSQLite(t *testing.T) {
 	}
 }
 
-// Start runs a service until the test ends, and returns its address and a function that returns its log. variable is
-// the name of the environment variable in which the service expects the address to listen on.
+// Start runs a service until the test ends, and returns its address and a function that returns its log. The argument
+// variable is the name of the environment variable that contains the address on which the service listens.
 func Start(t *testing.T, variable string, run func(context.Context, io.Writer, *slog.Logger) error) (address string,
 	log func() string) {
 	t.Helper()

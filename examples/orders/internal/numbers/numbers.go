@@ -22,8 +22,8 @@ import (
 // Type is the beginning of every order number.
 const Type = "IS"
 
-// block is the count of numbers that the ledger reserves at a time. Each time Redis loses its data, at most so many of
-// the day's 9,999 numbers are skipped.
+// block is the count of numbers that the ledger reserves at a time. Each time Redis loses its data, at most this many
+// of the day's 9,999 numbers are skipped.
 const block = 100
 
 // A Generator issues order numbers. Its ledger is in the database of the orders.
