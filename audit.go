@@ -15,11 +15,12 @@ import (
 )
 
 // Audit accounts for the numbers of a type in one period. It compares the numbers that were issued with the numbers
-// that the application has used. at may be any date or instant in the period, for example the Start of an earlier
-// [Report]. last is the last sequence issued, or 0 if none was issued; [Generator.Audit] reads it from Redis.
+// that the application has used. The parameter at may be any date or instant in the period, for example the Start of an
+// earlier [Report]. The parameter last is the last sequence issued, or 0 if none was issued; [Generator.Audit] reads it
+// from Redis.
 //
-// used yields the numbers as the application has stored them, in any order. Whitespace around a number (space, tab,
-// U+00A0), as in CHAR columns, is ignored. Numbers of other types and periods may be among them.
+// The iterator used yields the numbers as the application has stored them, in any order. Whitespace around a number
+// (space, tab, U+00A0), as in CHAR columns, is ignored. Numbers of other types and periods may be among them.
 //
 // Missing numbers include those that were never returned to a caller, because a floor, [Generator.Raise] or a ledger
 // skipped them, or because the call was canceled. [WithExplanations] separates them from numbers that are missing for
@@ -30,13 +31,13 @@ import (
 //
 // The error matches [ErrInvalidType] if the type is invalid. Audit also fails in these cases:
 //
-//   - last is negative or larger than 10^15-1.
-//   - used or an option is nil.
-//   - at is in no period, or in a period of which the template can print no date.
+//   - The last sequence is negative or larger than 10^15-1.
+//   - The iterator or an option is nil.
+//   - The date or instant is in no period, or the template can print no date of its period.
 //   - An explanation of this series and period is invalid; see [Explanation.Validate].
 //   - The Start of an explanation of this series is in the period, but is not its first instant.
 //   - A scheme of [WithEarlier] does not belong to the series.
-//   - used or the explanations yield an error. Audit wraps it.
+//   - The iterator or the explanations yield an error. Audit wraps it.
 //
 // If there is an error, the Report is zero.
 func (s *Scheme) Audit(typ string, at When, last int64, used iter.Seq2[string, error],
@@ -60,16 +61,17 @@ func (s *Scheme) Audit(typ string, at When, last int64, used iter.Seq2[string, e
 	return only(a.run(context.Background(), used, before, after))
 }
 
-// AuditAll accounts for the numbers of a type in several periods. last contains the last number issued in each period,
-// as [Generator.History] returns it. AuditAll iterates over used once. used, the options, the errors and the memory
-// limit are those of [Scheme.Audit]. The memory limit applies to all periods together.
+// AuditAll accounts for the numbers of a type in several periods. The slice last contains the last number issued in
+// each period, as [Generator.History] returns it. AuditAll iterates over the used numbers once. The iterator, the
+// options, the errors and the memory limit are those of [Scheme.Audit]. The memory limit applies to all periods
+// together.
 //
-// If used yields numbers of a period that is not in last, this period gets a report, too, unless it is older than all
-// periods in last. If last is empty, there are no reports, and the numbers only count in OtherCount. If two schemes of
-// [WithEarlier] parse the same string as numbers of two periods, it counts in both periods.
+// The iterator may yield numbers of a period that is not in the slice. If that period is newer than the oldest one in
+// the slice, it gets a report, too. Otherwise its numbers only count in OtherCount. If two schemes of [WithEarlier]
+// parse the same string as numbers of two periods, it counts in both periods.
 //
-// AuditAll fails before it iterates over used if last contains a period twice, a number of another series, or a Number
-// without a Start, or if the template cannot print any date of a period.
+// AuditAll fails before it reads the used numbers if the slice contains a period twice, a number of another series, or
+// a Number without a Start, or if the template cannot print any date of a period.
 func (s *Scheme) AuditAll(typ string, last []Number, used iter.Seq2[string, error],
 	opts ...AuditOption) (Reports, error) {
 	a, err := s.newAudit("AuditAll", typ, used, opts)
@@ -109,7 +111,8 @@ type audit struct {
 	reports Reports
 }
 
-// A counted is a period and its last sequence issued. first is its first sequence, or 0 if that of the scheme applies.
+// A counted is a period and its last sequence issued. The field first is the first sequence of the period, or 0 if that
+// of the scheme applies.
 type counted struct {
 	*calendar.Period
 	first, last int64
@@ -136,7 +139,7 @@ func (s *scheme) newAudit(method, typ string, used iter.Seq2[string, error], opt
 		refuseIf(method == "Audit" && a.historyAfter != nil, "serial: WithHistoryAfter is for AuditAll; want WithLastAfter"))
 }
 
-// only limits the audit to the period that contains at, and returns this period.
+// only makes the period that contains a date or an instant the only period of the audit, and returns this period.
 func (a *audit) only(at When) (*calendar.Period, error) {
 	instant, err := a.scheme.firstInstant(at)
 	if err != nil {
@@ -147,7 +150,7 @@ func (a *audit) only(at When) (*calendar.Period, error) {
 	return p, a.scheme.template.Dates.CheckPeriod(p)
 }
 
-// only returns the report of an audit of one period, and adds the results that do not belong to a period.
+// only converts the result of an audit of one period to a Report. It adds the results that do not belong to a period.
 func only(r Reports, err error) (Report, error) {
 	if err != nil {
 		return Report{}, err
@@ -157,7 +160,8 @@ func only(r Reports, err error) (Report, error) {
 	return report, nil
 }
 
-// counted returns the periods of the last numbers. firsts contains the first sequences of these periods, or is nil.
+// counted returns the period of each last number, with its first and last sequence. The slice firsts contains the first
+// sequences of these periods, or is nil.
 func (a *audit) counted(last []Number, firsts []int64) (all []counted, err error) {
 	for i, n := range last {
 		if n.Start.IsZero() || a.scheme.series(n.Type) != a.series {
@@ -173,8 +177,8 @@ func (a *audit) counted(last []Number, firsts []int64) (all []counted, err error
 	return all, nil
 }
 
-// run creates the reports. It calls before and after, which read the counters, before and after it reads the used
-// numbers.
+// run creates the reports. The functions before and after read the counters. run calls the first one before it reads
+// the used numbers, and the second one afterwards.
 func (a *audit) run(ctx context.Context, used iter.Seq2[string, error], before, after func() ([]counted, error)) (
 	Reports, error) {
 	periods, err := before()
@@ -236,7 +240,7 @@ func (a *audit) add(c counted) error {
 	return nil
 }
 
-// read reads the used numbers, and adds each to its period.
+// read reads the used numbers, and adds each of them to its period, or to several periods if there are earlier schemes.
 func (a *audit) read(ctx context.Context, used iter.Seq2[string, error]) error {
 	for _, p := range a.ordered {
 		if a.label == "" && (a.oldest == "" || p.span.Label < a.oldest) {
@@ -318,8 +322,8 @@ func (a *audit) failed(err error) error {
 	return fmt.Errorf("serial: %s of %s%s: %w", a.method, a.scheme.subject(a.typ), period, err)
 }
 
-// wentBack returns the error for a counter that went back while the used numbers were read. last and after are its
-// content before and after that.
+// wentBack returns the error for a counter that went back while the used numbers were read. The parameters last and
+// after are its content before and afterwards.
 func (a *audit) wentBack(p *calendar.Period, last, after int64) error {
 	if a.redis {
 		return fmt.Errorf("%w: the counter of %s in %s went back from %d to %d while the used numbers were read",

@@ -16,13 +16,13 @@
 //	number, err := gen.Next(ctx, "IS") // "IS202110240001"
 //
 // Options determine how numbers are printed and when they start again, for example [WithTemplate], [WithPeriod],
-// [WithYearStart] and [WithHiddenSequence]. A [Scheme] takes the same options. It needs no Redis, and checks the
+// [WithYearStart] and [WithHiddenSequence]. A [Scheme] takes these options, too. It needs no Redis, and checks the
 // numbers that users type.
 //
 // # What is guaranteed
 //
-//   - Unique: no two successful calls under one key prefix return the same number, as long as Redis keeps the data that
-//     it has acknowledged. If a data loss is detected, calls fail with [ErrCounterLost].
+//   - Unique: under one key prefix, no number is issued twice, as long as Redis keeps the data that it has
+//     acknowledged. If a data loss is detected, calls fail with [ErrCounterLost].
 //   - Ordered: a call that starts after another call has returned gets a larger number of the same type.
 //   - Right day: the printed day is the local day at the instant of issue, by Redis's clock, in every time zone. The
 //     same is true of the other periods; see [Period].

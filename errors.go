@@ -21,8 +21,8 @@ import (
 // An error matches [context.Canceled] or [context.DeadlineExceeded] only if the caller's context has ended, or if a
 // floor or a ledger has returned such an error. It may match one of the errors below, too.
 var (
-	// ErrInvalidType means that a type is not valid. A type must have 1 to 64 bytes of letters and digits (of any script)
-	// and - _ . / without invisible characters, and Unicode's normalization form NFKC must not change it. For example,
+	// ErrInvalidType means that a type is not valid. A type must consist of 1 to 64 bytes of letters and digits (of any
+	// script) and - _ . / without invisible characters. Unicode's normalization form NFKC must not change it. For example,
 	// NFKC changes full-width letters and the KELVIN SIGN. Combining marks may follow a letter, as in Hindi, Bengali and
 	// Thai. The Thai letter U+0E33 and the Lao letter U+0EB3 are allowed, although NFKC changes them. If the check digit
 	// of the template covers letters, a type must be ASCII, and with the check digit s10 it must have no ASCII digits.
@@ -36,16 +36,19 @@ var (
 	ErrExhausted = errors.New("serial: numbers exhausted")
 
 	// ErrCounterLost means that the period was open, but that its counter is missing, too low or not a number. The last
-	// number is then unknown, because the Generator has no floor, and either no ledger or one that was introduced after
-	// the loss. A period that was opened while Redis's clock was ahead counts as open. To end the error, call
-	// [Generator.Raise] with the last number that was used. [Generator.Peek] and [Generator.Audit] do not repair the
+	// number is then unknown, because the Generator has no floor. It also has no ledger, or its ledger was introduced
+	// after the loss. A period that was opened while Redis's clock was ahead counts as open. To end the error, call
+	// [Generator.Raise] with the last sequence that was used. [Generator.Peek] and [Generator.Audit] do not repair the
 	// counter, so they return this error even if there is a floor or a ledger.
 	ErrCounterLost = errors.New("serial: counter lost")
 
-	// ErrClockSkew has two meanings. Redis's clock may be behind the beginning of the period that the series is in,
-	// because the clock was ahead before or was set back. If the clock will reach that period within 5 s and before the
-	// call's deadline, the call waits instead of failing. Or Redis's clock and this host's clock differed by more than
-	// [WithMaxSkew] when a period had to be opened or a prepared period had to be entered.
+	// ErrClockSkew has three meanings:
+	//
+	//   - The period that the series is in has not begun by Redis's clock, because the clock was ahead before or was set
+	//     back. If that period begins within 5 s and before the call's deadline, the call waits instead of failing.
+	//   - Redis's clock and this host's clock differed by more than [WithMaxSkew] when a period had to be opened or a
+	//     prepared period had to be entered.
+	//   - Redis's clock keeps jumping from one period to another.
 	ErrClockSkew = errors.New("serial: clock skew")
 
 	// ErrConflict means that the type is in use with other settings. The message names them:
@@ -86,7 +89,7 @@ var (
 )
 
 // publicError converts an error for the caller of a public method. It describes a refusal in words, and adds the error
-// of ctx if ctx has ended. It leaves an error unchanged that it has returned before.
+// of ctx if ctx has ended. An error that publicError has already returned stays unchanged.
 func (g *Generator) publicError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -255,11 +258,11 @@ func (g *Generator) Facts() operator.Facts {
 	return f
 }
 
-// ForProgram returns a copy of g for a program that operators run. Some errors contain a command that ends the error.
-// In the errors of the copy, this command begins with name, which is the name of the program. If flags is nil, the
-// program has the settings of g built in, as programs made with package serialcmd have. Otherwise the command also
-// contains flags for the settings of g, as the command serial takes them, followed by flags. hooks are called before
-// the hooks of g. Their NearlyExhaustedAt must be 0 to 1, as in [WithHooks].
+// ForProgram returns a copy of g for a program that operators run. Some errors of the copy contain a command that ends
+// the error. This command begins with the name of the program. If the parameter flags is nil, the program must have the
+// settings of g built in, like a program made with package serialcmd. Otherwise the command also contains the flags
+// with which cmd/serial gets the settings of g, followed by the given flags. The given hooks are called before the
+// hooks of g. Their NearlyExhaustedAt must be 0 to 1, as in [WithHooks].
 func (g *Generator) ForProgram(name string, flags []string, hooks Hooks) *Generator {
 	c := g.config
 	hooks.NearlyExhaustedAt = cmp.Or(hooks.NearlyExhaustedAt, 0.8)
@@ -267,14 +270,15 @@ func (g *Generator) ForProgram(name string, flags []string, hooks Hooks) *Genera
 	return newGenerator(&c)
 }
 
-// A programName is the program for the commands in errors. name is "" in a service, which an operator does not run.
+// A programName is the program for the commands in errors. In a service, the name is "", because operators do not run
+// it.
 type programName struct {
 	name  string
 	flags []string // flags that follow those for the settings; nil if the program has the settings built in
 }
 
 // operate returns the command that ends an error, followed by an explanation of the words that the operator must
-// replace, such as SEQ. flags may only contain -leave-ledger.
+// replace, such as SEQ. The only possible flag is -leave-ledger.
 func (g *Generator) operate(r *series.Refusal, command string, flags ...string) string {
 	where := "SEQ is the last number used of "
 	if len(flags) > 0 {

@@ -21,7 +21,7 @@ const (
 	PerYear    // a business year, see [WithYearStart]; by default the calendar year
 	PerWeek    // a week of ISO 8601, which begins on Monday; week 1 contains the first Thursday of the year
 	PerQuarter // a quarter of the business year
-	Never      // one period until the end of the year 9999
+	Never      // one period until the end of 30 December 9999
 
 	PerHalfYear // a half of the business year
 )
@@ -117,13 +117,13 @@ func WithYearStart(month time.Month, day int) Option {
 // WithUntil sets the last business day on which numbers are issued, for example the day on which the authorization of a
 // range ends. Once that day has ended by Redis's clock, in the time zone and with the day start of the Generator, calls
 // for numbers fail with [ErrExhausted], and so do [Generator.Prepare], [Generator.Raise] and [Generator.Takeover].
-// [Generator.NextOnce] still returns the numbers of earlier requests. From 29 days before that day, hooks are called;
-// see [Hooks].
+// [Generator.NextOnce] still returns the numbers of earlier requests. From 29 days before that day, the hook
+// NearlyExhausted is called; see [Hooks].
 //
 // The option does not affect how numbers are parsed and audited. [Scheme.Until] returns its value. You may change it at
 // any time, and processes may have different values during the change.
 //
-// last must be a date from [On] or [OnDateOf] that is a business day. There is no last day by default.
+// The day must be a date from [On] or [OnDateOf] that is a business day. There is no last day by default.
 func WithUntil(last When) Option {
 	err := refuseIf(last.form != formDate, "serial: WithUntil(%v): want a date, from On or OnDateOf", last)
 	return option{"WithUntil", true, err, func(c *config) { c.until = last }}
@@ -143,27 +143,27 @@ func (s *scheme) setUntil() error {
 	return nil
 }
 
-// WithRetention keeps every counter for a number of periods after its own, so that [Generator.History] and
-// [Generator.Audit] can read it. The option applies to counters that are created afterwards. If Generators with
+// WithRetention keeps every counter for a number of periods after its own period has ended, so that [Generator.History]
+// and [Generator.Audit] can read it. The option applies to counters that are created afterwards. If Generators with
 // different retentions open a period, the longest retention applies. A counter takes about 100 bytes of Redis's memory.
 //
-// periods must be 0 to 10,000. The default is 0, so a counter expires when its period ends. With [Never], periods must
-// be 0, because the only counter is kept anyway.
+// The number of periods must be 0 to 10,000. The default is 0, so a counter expires when its period ends. With [Never],
+// the number must be 0, because the only counter is kept anyway.
 func WithRetention(periods int) Option {
 	err := refuseIf(periods < 0 || periods > maxPeriods,
 		"serial: WithRetention(%d): want 0 to %d periods", periods, maxPeriods)
 	return option{"WithRetention", false, err, func(c *config) { c.issuing.Retention = periods }}
 }
 
-// A When is a calendar date or an instant. It selects the period that contains it. The two must be distinguished: 1
-// August is the date of a document everywhere, but midnight UTC on 1 August is still July in Brazil. Create a When with
-// [On], [OnDateOf] or [At]. The zero When is neither a date nor an instant.
+// A When is a calendar date or an instant. It selects the period that contains this date or instant. Dates and instants
+// must be distinguished: 1 August is the date of a document everywhere, but midnight UTC on 1 August is still July in
+// Brazil. Create a When with [On], [OnDateOf] or [At]. The zero When is neither a date nor an instant.
 //
-// A When is comparable. Two Whens are equal (==) if they are the same date, or the same instant in any time zones. A
-// date never equals an instant.
+// A When is comparable. Two Whens are equal (==) if they are the same date, or the same instant, whatever their time
+// zones. A date never equals an instant.
 //
-// The time zone and day start of a [Scheme] determine the business day of a date. In these cases a date has no period,
-// and a function that gets it returns an error:
+// The time zone and day start of a [Scheme] determine the business day of a date. In these cases a date has no period.
+// Functions that get it return an error or, if they have no error result, zero values:
 //
 //   - The date does not exist, such as 31 June, or its year is not in 1970 to 9999.
 //   - The date has no business day in the time zone. For example, Apia skipped 30 December 2011.
@@ -172,8 +172,9 @@ func WithRetention(periods int) Option {
 // An instant has no period if its date in the scheme's time zone is not in 1970 to 9999. With [Never], the only period
 // is 1 January 1970 to 30 December 9999 in UTC, and it is the period of any date from 1970 to 9999.
 //
-// If periods last a day or longer, but the template prints HH, mm or ss, a date has a period, but a number cannot be
-// printed for it. [Scheme.Number], [Scheme.Span] and NextOn of package gapless then return an error. Use At then.
+// Suppose that periods last a day or longer, and that the template prints HH, mm or ss. A date then has a period, but
+// no number can be printed for it. [Scheme.Number], [Scheme.Span] and NextOn of package gapless then return an error.
+// Use At then.
 type When struct {
 	form             whenForm
 	year, month, day int       // parts of a date, as given
@@ -252,7 +253,7 @@ func (s *scheme) businessDay(w When) (*calendar.Period, error) {
 	return day, nil
 }
 
-// notCovered returns the error for an instant that has no period, or whose date is not in the years of periods.
+// notCovered returns the error for an instant that has no period, or whose date is not in the years 1970 to 9999.
 func (s *scheme) notCovered(w When) error {
 	return fmt.Errorf("serial: %v in %v: want 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z", w,
 		s.calendar.Location)

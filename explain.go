@@ -16,7 +16,7 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// The Reason of an [Explanation] that comes from this package begins with one of these.
+// The Reason of an [Explanation] that comes from this package begins with one of these constants.
 //
 // CallerLeft, BlockBurned and, with a ledger, NotReplicated are certain reasons. Their explanations have Unused set,
 // and explain missing numbers. The others are only possible reasons. Their explanations have Possible set, and explain
@@ -26,8 +26,8 @@ import (
 // still be issued: after Redis has lost data, or after a [Generator.Takeover] that takes the series out of the ledger
 // with a sequence below the number.
 const (
-	// CallerLeft means that the call was canceled or timed out before its reply, with exactly these numbers, arrived. They
-	// were not returned to a caller.
+	// CallerLeft means that the call was canceled or timed out before its reply arrived. The reply contained exactly these
+	// numbers, so they were not returned to a caller.
 	CallerLeft = "caller left"
 	// NotReplicated means that a call for exactly these numbers returned [ErrNotReplicated]. With a ledger, they are never
 	// issued. Without a ledger, this is only a possible reason, because the numbers may be issued again after a failover.
@@ -40,7 +40,7 @@ const (
 	// had returned before, and ends with the largest sequence of the period. The hook receives at most one such
 	// explanation per second for each series and period. All further ones within that second are merged into one, which
 	// has the smallest First, the earliest At and the number of attempts, such as "answer lost: 3 attempts".
-	// [Generator.Flush] passes it on without waiting for the second to end.
+	// [Generator.Flush] passes the merged one on without waiting for the second to end.
 	AnswerLost = "answer lost"
 	// Raised is a possible reason. It means that [Generator.Raise] or [Generator.Takeover] raised the counter above these
 	// numbers. Redis may have lost data before, so some of the numbers may have been issued. If the counter was lost, or
@@ -101,7 +101,8 @@ func (e Explanation) Validate() error {
 // [Scheme.Parse], [Scheme.Number], [Generator.Peek] and similar methods, even if their Date is not known.
 //
 // The error matches [ErrInvalidType] if the type is invalid. Explanation also fails if a Number is zero, if the numbers
-// are of different series or periods, if first is after last, and if reason or by is invalid; see [Explanation].
+// are of different series or periods, if they are in the wrong order, and if the reason or the name is invalid; see
+// [Explanation].
 func (s *Scheme) Explanation(first, last Number, reason, by string) (Explanation, error) {
 	series, err := s.Series(first.Type)
 	other, otherErr := s.Series(last.Type)

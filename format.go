@@ -19,8 +19,8 @@ type Number struct {
 	// Date is the first instant of the printed date. It equals Start unless the template prints more of the date than the
 	// period. For example, if the period is a year and the template prints the month, Date is the first instant of that
 	// month. With such templates, Date is zero if it is not known: in the results of Peek and History, and in some numbers
-	// of a Report. If the printed date occurs twice in a period, as a day without its month does, Date is the first
-	// instant of the first occurrence.
+	// of a Report. If the printed date occurs more than once in a period, such as a day without its month, Date is the
+	// first instant of the first occurrence.
 	Date time.Time
 	Seq  int64 // sequence within the period, at least 1; 0 from Peek and History if no number was issued
 
@@ -101,7 +101,8 @@ func (n Number) Value() (driver.Value, error) {
 	return text, nil
 }
 
-// text returns the result of String, or an error instead of "". method is the exported method that was called.
+// text returns the result of String, or an error instead of "". The parameter method is the exported method that was
+// called.
 func (n Number) text(method string) (string, error) {
 	text := n.String()
 	if text != "" {
@@ -176,7 +177,7 @@ func newNumber(t *template.Template, s calendar.Span, typ string, seq int64) Num
 //	quarter    a day, F Q; a month if business years begin on the 1st of a month
 //	half-year  a day, F S, F Q; a month if business years begin on the 1st of a month
 //	year       a day, F; a month if business years begin on the 1st of a month
-//	hour       a day and HH, for a minute mm too, for a second ss too
+//	hour       a day and HH; a minute also needs mm, and a second also needs mm and ss
 //
 // If business years begin on January 1, F and Y are the same. Three layouts seem sufficient, but are not: yyyy WW for
 // weeks, because 30 December 2024 is in week 1 of 2025; yyyy for business years from April; and F MM for months if the
@@ -202,9 +203,9 @@ func newNumber(t *template.Template, s calendar.Span, typ string, seq int64) Num
 //	11     one digit, modulo 11, as in the access keys of Brazilian invoices (NF-e); misses 1 swap and 1 wrong digit in 55
 //	s10    one digit, modulo 11 with other weights, as in postal items of UPU S10; misses 1 swap and 1 wrong digit in 55
 //
-// The table lists errors that are missed. Each percentage is an average over all numbers. It may differ for the numbers
-// of a template. Apart from these exceptions, every algorithm detects each single wrong character, and each swap of two
-// consecutive covered characters.
+// The table lists errors that are missed. Each share, such as 1 in 45, is an average over all numbers. It may differ
+// for the numbers of a template. Apart from these exceptions, every algorithm detects each single wrong character, and
+// each swap of two consecutive covered characters.
 //
 // Most algorithms cover all ASCII digits of the rest of the number and nothing else. They cannot be combined with
 // base32, base36, alpha or letters. 97-10 and 37-36 also cover all ASCII letters and ignore their case. They require
@@ -230,8 +231,8 @@ func WithTemplate(template string) Option {
 
 // WithHiddenSequence encrypts the printed sequence. Without the key, a number then shows neither how many numbers were
 // issued in its period, nor which of two numbers was issued first. The encryption is FF1 (NIST SP 800-38G). The result
-// has as many digits as the sequence, from the same alphabet. The order is different in each period and for each type.
-// The printed numbers of a period are unique, and the digits of one of them may be all zeros.
+// has as many digits as the sequence, from the same alphabet. Each period and each type has a different encryption. The
+// printed numbers of a period are unique, and the digits of one of them may be all zeros.
 //
 // [Number.Seq], [Generator.Peek], [Generator.Raise], the floor and the ledger use the plain sequence, and
 // [Generator.Parse] recovers it. [Number.Int64] returns an error.
@@ -242,7 +243,7 @@ func WithTemplate(template string) Option {
 //
 // All processes that issue numbers of a type must have the same key. With another key, or with none, calls fail with
 // [ErrConflict] until the period has ended. Change the key between periods, and keep a [Scheme] with the old key to
-// parse old numbers: with a wrong key, Parse returns a wrong Seq and no error.
+// parse old numbers: with a wrong key, Parse returns a wrong Seq and usually no error.
 //
 // By default, sequences are not hidden. The key must have 16, 24 or 32 bytes. The template must allow at least a
 // million numbers of the same width: {seq:6} to {seq:15}, or {seq:4:base32}, {seq:4:base36}, {seq:5:alpha},

@@ -20,7 +20,7 @@ const maxPeriods = 10_000
 // above 10^15-1. Sequences that a floor or [Generator.Raise] has skipped count as issued.
 //
 // History writes nothing. The error matches [ErrInvalidType], [ErrClockSkew] or [ErrConflict], or it wraps the error of
-// ctx or of Redis. History also fails if periods is invalid.
+// ctx or of Redis. History also fails if the number of periods is invalid.
 func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Number, error) {
 	numbers, _, err := g.kept(ctx, typ, periods, refuseIf(periods < 1 || periods > maxPeriods,
 		"serial: History of %d periods: want 1 to %d", periods, maxPeriods))
@@ -28,8 +28,8 @@ func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Num
 }
 
 // kept returns the last numbers of the latest periods, newest first, and the first sequences of these periods. A first
-// sequence is 0 if Redis does not know it. refused is the error in the caller's other arguments, or nil if they are
-// valid.
+// sequence is 0 if Redis does not know it. The parameter refused is the error in the caller's other arguments, or nil
+// if they are valid.
 func (g *Generator) kept(ctx context.Context, typ string, periods int, refused error) (
 	numbers []Number, firsts []int64, err error) {
 	c, err := g.begin(ctx, typ, "", 0, refused)
@@ -56,7 +56,7 @@ func (g *Generator) history(ctx context.Context, c *series.Call, typ string, per
 		// Every later reply begins with the current period again, which is skipped here.
 		first, last = first[len(first)-len(read):], last[len(last)-len(read):]
 		for i, p := range read {
-			if p.End <= 0 { // no Redis server has ever had an earlier time
+			if p.End <= 0 { // no number was issued before 1970
 				return numbers, firsts, nil
 			}
 			if last[i] >= 0 {
@@ -82,20 +82,20 @@ func (g *Generator) history(ctx context.Context, c *series.Call, typ string, per
 	}
 }
 
-// Audit accounts for the numbers of a type in one period. It compares the numbers that were issued with the numbers
-// that used yields, which are those that the application has used. [Scheme.Audit] describes the arguments and the
-// memory needed. The period must be the current one, or one whose counter has not expired; see [WithRetention].
+// Audit accounts for the numbers of a type in one period. It compares the numbers that were issued with those that the
+// application has used, which the iterator used yields. [Scheme.Audit] describes the arguments and the memory needed.
+// The period must be the current one, or one whose counter has not expired; see [WithRetention].
 //
-// Audit reads the counter before it iterates over used, and again afterwards. [Report].Last is the first value. Numbers
-// that are issued in between are ignored, whether or not used yields them. A number that was issued earlier, but stored
-// during the audit, may be reported as missing, because the iteration over used may already have passed its row. If the
-// type was not used in the current period, Last is 0.
+// Audit reads the counter before it iterates over the used numbers, and again afterwards. [Report].Last is the first
+// value. Numbers that are issued in between are ignored, whether or not the iterator yields them. A number that was
+// issued earlier, but stored during the audit, may be reported as missing, because the iterator may already have passed
+// its row. If the type was not used in the current period, Last is 0.
 //
 // Audit writes nothing. If ctx ends, Audit stops before the next number or explanation. If Redis does not reply, each
 // of the two reads fails within 10 s. If there is an error, the Report is zero.
 //
-// The error matches [ErrInvalidType], [ErrClockSkew] or [ErrConflict]. It matches [ErrCounterLost] if the counter is
-// lost, even if a floor or a ledger will repair it, or if the counter became lower during the audit. It matches
+// The error matches [ErrInvalidType], [ErrClockSkew] or [ErrConflict]. It matches [ErrCounterLost] if the counter
+// became lower during the audit, or if it is lost, even if a floor or a ledger will repair it. It matches
 // [ErrExhausted] if the counter was set above 10^15-1 by hand. Audit also fails if the period has not begun, or if its
 // counter has expired, which can happen during the audit. The other errors are those of [Scheme.Audit], of ctx and of
 // Redis.
@@ -127,12 +127,13 @@ func (g *Generator) audit(ctx context.Context, typ string, at When, used iter.Se
 }
 
 // AuditAll accounts for the numbers of a type in all periods whose counters have not expired (see [WithRetention]), and
-// iterates over used only once. A period whose counter is lost is not included. [Scheme.AuditAll] describes what
-// happens to used numbers of other periods. The report of a period is what [Generator.Audit] returns for it, except for
-// Foreign, ForeignCount and OtherCount.
+// iterates over the used numbers only once. A period whose counter is lost is not included. [Scheme.AuditAll] describes
+// what happens to used numbers of other periods. The report of a period is what [Generator.Audit] returns for it,
+// except for Foreign, ForeignCount and OtherCount.
 //
-// AuditAll reads the counters before it iterates over used, and again afterwards. Numbers that are issued in between
-// are ignored. If a period begins in between and used yields numbers of that period, its report has Last 0.
+// AuditAll reads the counters before it iterates over the used numbers, and again afterwards. Numbers that are issued
+// in between are ignored. If a period begins in between and the iterator yields numbers of that period, the report of
+// the period has Last 0.
 //
 // AuditAll writes nothing. If ctx ends, it stops before the next number or explanation. If Redis does not reply, each
 // of the two reads fails within 10 s. If there is an error, the Reports are zero.

@@ -42,7 +42,7 @@ type Hooks struct {
 	NearlyExhausted func(context.Context, ExhaustionInfo)
 	// Unused receives the numbers that were issued or skipped but not returned to a caller, as far as this process knows
 	// them; see [CallerLeft] and the other constants. It runs in a separate goroutine, one call at a time for each
-	// Generator, and its context never ends. [Generator.Flush] waits until it has received everything.
+	// Generator, and its context never ends. [Generator.Flush] waits until the hook has received everything.
 	//
 	// Up to 10,000 explanations can wait for Unused. When the queue is full, a new explanation is merged into the newest
 	// waiting explanation of the same series, period and reason, if their ranges overlap or touch, or if the reason is
@@ -225,7 +225,8 @@ const (
 	lostPace   = time.Second // shortest time between two explanations with AnswerLost of the same series and period
 )
 
-// A reporter passes gaps to hooks, one after another. It has a goroutine only while an explanation is waiting.
+// A reporter passes gaps to hooks as explanations, one after another. It has a goroutine only while an explanation is
+// waiting.
 type reporter struct {
 	*config
 
@@ -329,7 +330,8 @@ func (r *reporter) addPending(n int) {
 	r.signal()
 }
 
-// await waits until a field may have changed or ctx has ended. r.mu must be held. It is unlocked while await waits.
+// await waits until a field of r may have changed or ctx has ended. r.mu must be held. It is unlocked while await
+// waits.
 func (r *reporter) await(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() {
 		r.mu.Lock()

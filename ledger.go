@@ -19,12 +19,13 @@ type Ledger interface {
 	//
 	// With the first reservation, Reserve should also store the calendar of the series and the print mark of the period.
 	// If the calendar or the print mark of a later reservation differs, Reserve should reserve nothing and return the
-	// error of [Reservation.Check], which matches [ErrConflict]. The first reservation counts even if its caller crashed.
-	// Redis compares these settings, too, but after a loss of the record, only the ledger can compare them. If the ledger
-	// does not, a number may be issued twice when the settings of a series change and Redis loses its data.
+	// error of [Reservation.Check], which matches [ErrConflict]. The settings of the first reservation apply even if its
+	// caller crashed. Redis compares these settings, too, but after a loss of the record, only the ledger can compare
+	// them. If the ledger does not, a number may be issued twice when the settings of a series change and Redis loses its
+	// data.
 	//
 	// If Reserve returns an error, the sequences may or may not have been reserved. Reserved sequences become a gap. The
-	// same is true if ctx ends. It ends before the lock that protects the reservation expires.
+	// same is true if ctx ends. The context ends before the lock that protects the reservation expires.
 	Reserve(ctx context.Context, r Reservation) (after int64, err error)
 }
 
@@ -56,14 +57,14 @@ func (r Reservation) Check(calendar, printMark string) error {
 	return nil
 }
 
-// WithLedger reserves numbers in durable storage before Redis may issue them. block is the number of sequences that are
-// reserved at once. If Redis loses data (in a failover, in a restart without data, or by starting on an old backup),
-// the counter continues above everything that the ledger has ever reserved. So a loss causes a gap, but never a
-// duplicate. The gap consists of at most the current block and the blocks that are being reserved.
+// WithLedger reserves numbers in durable storage before Redis may issue them. The parameter block is the number of
+// sequences that are reserved at once. If Redis loses data (in a failover, in a restart without data, or by starting on
+// an old backup), the counter continues above everything that the ledger has ever reserved. So a loss causes a gap, but
+// never a duplicate. The gap consists of at most the current block and the blocks that are being reserved.
 //
 // The ledger is called once per block. A larger block means fewer calls, and a larger gap after a loss. While the
-// ledger is unavailable, numbers that are already reserved are still issued. After them, calls fail with the error of
-// the ledger.
+// ledger is unavailable, numbers that are already reserved are still issued. When they are used up, calls fail with the
+// error of the ledger.
 //
 // All processes that issue numbers of a type must use the same ledger, but their blocks may differ in size. A process
 // without the ledger gets [ErrConflict] until the last period for which the ledger was used has ended. You may

@@ -48,8 +48,8 @@ type lock struct {
 	panicked atomic.Pointer[any] // value with which a hook of a client panicked, in a goroutine of redsync
 }
 
-// Try implements [series.Locks]. The error is ErrTaken, too, if different callers got the lock on different servers, so
-// that no caller has a majority.
+// Try implements [series.Locks]. The error is also ErrTaken if each caller got the lock only on a minority of the
+// servers.
 //
 // ctx is not passed to redsync. redsync would not return the error of ctx, and after ctx has ended, it could not
 // release a lock that a server may have granted.
@@ -79,8 +79,8 @@ func (l locks) Try(ctx context.Context, deadline time.Time, tag, key string, beh
 	return nil, sent, l.failure(ctx, k, within.Err(), err, note)
 }
 
-// failure returns the error of an attempt to get the lock k that failed with err. ended is the error of the attempt's
-// context, or nil if that context has not ended.
+// failure returns the error of a failed attempt to get the lock k, for which redsync has returned err. The parameter
+// ended is the error of the attempt's context, or nil if that context has not ended.
 func (l locks) failure(ctx context.Context, k *lock, ended, err error, note *wire.Note) error {
 	switch p := k.panicked.Load(); {
 	case p != nil:
@@ -144,7 +144,7 @@ func (c *lockConn) Close() error { return nil }
 // Done implements [wire.Command].
 func (c *lockConn) Done() { close(c.over) }
 
-// wasSent reports whether the SET has been queued. If it has not, wasSent prevents that it is queued later.
+// wasSent reports whether the SET has been queued. If it has not, wasSent makes sure that it will not be queued later.
 func (c *lockConn) wasSent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 //	serial: counter lost              Error  type, start (Warn if a later call may repair it, see [LostInfo])
 //	serial: counter repaired          Warn   type, start
 //	serial: clock differs             Warn   offset, before (Info if these differ by less than a second)
-//	serial: clock corrected           Warn   the same, if offset is less than a second, but before is not
+//	serial: clock corrected           Warn   the same (if offset is less than a second again)
 //	serial: numbers nearly exhausted  Warn   type, start, until (if there is a date, see [WithUntil])
 //	serial: no number issued          Error  type, error, duration (see below for Warn and Info)
 //

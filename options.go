@@ -22,7 +22,7 @@ type Option interface {
 	apply(*config) error
 }
 
-// An option is the only implementation of Option.
+// The type option is the only implementation of Option.
 type option struct {
 	name      string
 	forScheme bool  // whether NewScheme accepts the option
@@ -119,7 +119,7 @@ func isNil(v any) bool {
 // checkClient returns an error if client is nil or a *redis.Ring. When a shard of a Ring fails, the Ring uses another
 // shard for its keys, which does not have the counters.
 func checkClient(client redis.UniversalClient) error {
-	// Only a Ring has this method, and a type that embeds a Ring.
+	// Only a Ring, or a type that embeds one, has this method.
 	_, ring := client.(interface{ SetAddrs(map[string]string) })
 	return cmp.Or(
 		refuseIf(isNil(client), "serial: the Redis client is nil"),
@@ -131,8 +131,8 @@ func checkClient(client redis.UniversalClient) error {
 // from its counter. With [Never] there is only one period, so the option has no effect once that period is open.
 //
 // For the current period and a prepared one, [Generator.Peek], [Generator.History] and [Generator.Audit] use the start
-// with which the period was opened. For earlier periods, Redis does not know it, so they use the start of the
-// Generator. Audit those periods before you change the start.
+// with which the period was opened. For earlier periods, Redis does not know that start, so these methods use the start
+// of the Generator. Therefore audit earlier periods before you change the option.
 //
 // seq must be 1 to the largest sequence that the template prints; see [Scheme.Limits]. The default is 1.
 func WithStart(seq int64) Option {
@@ -156,9 +156,9 @@ func WithLast(seq int64) Option {
 	return option{"WithLast", true, err, func(c *config) { c.last = seq }}
 }
 
-// WithLockClients sets clients for the servers that have the lock for opening a period. The servers must be independent
-// masters. A call gets the lock if the majority of them grants it (Redlock). Uniqueness does not depend on the lock,
-// which only determines which process queries the floor or the ledger.
+// WithLockClients keeps the lock for opening a period on the servers of the given clients. The servers must be
+// independent masters. A call gets the lock if a majority of them grants it (Redlock). Numbers are unique even if the
+// lock fails. The lock only determines which process queries the floor or the ledger.
 //
 // Every client must connect to a different server. If two clients connect to the same server, only one of them can get
 // the lock there, and the rest may be too few for a majority. Calls that have to open a period then wait and fail. New
@@ -210,14 +210,14 @@ func WithOnceFor(d time.Duration) Option {
 	return option{"WithOnceFor", false, err, func(c *config) { c.issuing.OnceFor = d }}
 }
 
-// WithReplicas makes every call wait until n replicas have confirmed its numbers, for at most timeout. If n is the
-// number of replicas that can be promoted, a failover loses none of these numbers. The confirmation is requested with
-// WAIT, in the same round trip. If too few replicas confirm, the call fails with [ErrNotReplicated], and its numbers
-// are a gap.
+// WithReplicas makes every call wait until n replicas have confirmed its numbers, but not longer than the timeout. If n
+// is the number of replicas that can be promoted, a failover loses none of these numbers. The confirmation is requested
+// with WAIT, in the same round trip. If too few replicas confirm, the call fails with [ErrNotReplicated], and its
+// numbers are a gap.
 //
 // n must be 0 to 1,000. The default is 0, which waits for no replica. timeout must be at least 1 ms, a multiple of 1
-// ms, and at most half of the client's read timeout (2.5 s if that is unlimited). The client must be a *redis.Client or
-// a *redis.ClusterClient, not a type that embeds one.
+// ms, at most half of the client's read timeout, and at most 2.5 s. The client must be a *redis.Client or a
+// *redis.ClusterClient, not a type that embeds one.
 func WithReplicas(n int, timeout time.Duration) Option {
 	err := cmp.Or(
 		refuseIf(n < 0 || n > 1000, "serial: WithReplicas(%d, %v): want 0 to 1000 replicas", n, timeout),
@@ -228,8 +228,8 @@ func WithReplicas(n int, timeout time.Duration) Option {
 }
 
 // checkReplicas returns an error if the timeout is longer than half of the client's read timeout, because the rest of
-// the call needs time, too. It also refuses other types of clients, which may send WAIT and the write to different
-// servers.
+// the call needs time, too. It also refuses other types of clients, because they may send WAIT and the write to
+// different servers.
 func checkReplicas(client redis.UniversalClient, c series.Replicas) error {
 	if c.N == 0 {
 		return nil
@@ -278,19 +278,19 @@ func WithSharedCounter() Option {
 	return option{"WithSharedCounter", true, nil, func(c *config) { c.shared = true }}
 }
 
-// WithFloor sets a function that returns the highest sequence of typ that may have been used in the period that begins
-// at start, or 0 if none was used. Usually it queries the database in which the numbers are stored. The function is
-// called when a counter has to be created or repaired. The counter then continues above the answer. So if a counter is
-// lost, it is repaired, and the call does not fail with [ErrCounterLost]. The lock of the type and period is held
-// during the query, so only one process runs it at a time. Only [Generator.Raise] and [Generator.Takeover] run the
-// query without the lock.
+// WithFloor sets a function that gets a type and the first instant of a period, and returns the highest sequence that
+// may have been used in that period, or 0 if none was used. Usually it queries the database in which the numbers are
+// stored. The function is called when a counter has to be created or repaired. The counter then continues above the
+// answer. So a call that finds a lost counter repairs it, and does not fail with [ErrCounterLost]. The lock of the type
+// and period is held during the query, so only one process runs it at a time. Only [Generator.Raise] and
+// [Generator.Takeover] run the query without the lock.
 //
 // The answer must not become lower when a document is deleted. Otherwise the number of that document may be issued
 // again after a loss.
 //
-// The context of the function ends when the context of the caller ends, and at most 7 s after the lock was requested,
-// so before the lock expires. If the function fails, the call returns its error, and nothing is issued. The call also
-// fails if the answer is negative or larger than the template can print.
+// The context of the function ends when the context of the caller ends. It also ends at most 7 s after the lock was
+// requested, which is before the lock expires. If the function fails, the call returns its error, and nothing is
+// issued. The call also fails if the answer is negative or larger than the template can print.
 //
 // There is no floor by default. The function must not be nil.
 func WithFloor(floor func(ctx context.Context, typ string, start time.Time) (int64, error)) Option {

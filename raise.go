@@ -15,8 +15,8 @@ import (
 // With a ledger, Raise reserves the next block above seq.
 //
 // If Redis's clock was set back to before a period in which numbers were issued, [Generator.Next] fails with
-// [ErrClockSkew]. Raise then returns the series to the period that Redis's clock is in. It fails with [ErrConflict] if
-// numbers of that period have another print mark; see [Scheme.PrintMark].
+// [ErrClockSkew]. Raise then takes the series back to the period that Redis's clock is in. It fails with [ErrConflict]
+// if numbers of that period have another print mark; see [Scheme.PrintMark].
 //
 // After an error or a canceled call, the counter may or may not have been raised, and Raise may be repeated. The error
 // matches [ErrInvalidType], [ErrClockSkew] (if the clocks differ by more than [WithMaxSkew]), [ErrConflict] or

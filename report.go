@@ -38,7 +38,7 @@ type Report struct {
 
 	Explained    []Explained   // missing sequences with an explanation, in ascending order; see [WithExplanations]
 	Unexplained  []Range       // other missing sequences, in ascending order
-	Possible     []Explanation // possible reasons for unexplained sequences, by At and then in the order yielded
+	Possible     []Explanation // possible reasons for unexplained sequences, ordered by At and then as they were read
 	Contradicted []Number      // used sequences that an explanation calls unused, each once, in ascending order
 
 	ExplainedCount    int64 // number of missing sequences with an explanation
@@ -69,8 +69,8 @@ type Entry struct {
 	// can be printed in only one way in this period.
 	Texts        []string
 	Explanation  *Explanation  // explanation that applies, or nil if the sequence is not missing or not explained
-	Replaced     []Explanation // other explanations of the sequence, in the order yielded
-	Possible     []Explanation // possible reasons for the sequence, by At and then in the order yielded
+	Replaced     []Explanation // other explanations of the sequence, in the order in which they were read
+	Possible     []Explanation // possible reasons for the sequence, ordered by At and then as they were read
 	Contradicted bool          // whether the sequence was used, although an explanation calls it unused
 }
 
@@ -101,9 +101,9 @@ type Reports struct {
 	// used numbers, ordered by Start. The latter have Last 0, so all their numbers are Beyond. Foreign, ForeignCount and
 	// OtherCount are not set in these reports.
 	Periods []Report
-	// Without contains the first instants of periods between the oldest and the newest report that have no report
-	// themselves, in ascending order. No number was issued in these periods, or both the counter and the documents are
-	// gone. Without contains at most 10,000 periods.
+	// Without contains the first instants of the periods without a report that lie between the oldest and the newest
+	// report, in ascending order. No number was issued in these periods, or both the counter and the documents are gone.
+	// Without contains at most 10,000 periods.
 	Without []time.Time
 	// WithoutCount is the number of periods without a report. If there are more than 10,000, the number includes periods
 	// that the clocks skipped.
@@ -141,8 +141,8 @@ func (p *auditedPeriod) keep(seq int64, text string) {
 	p.texts[seq] = append(p.texts[seq], strings.Clone(text))
 }
 
-// close returns the report. last is the last sequence that had been issued when all used numbers had been read.
-// Sequences that were issued while they were read are ignored.
+// close returns the report. The parameter last is the last sequence that had been issued when all used numbers had been
+// read. Sequences that were issued while the used numbers were read are ignored.
 func (p *auditedPeriod) close(last int64) Report {
 	r, sum := p.report, p.account.Close(last)
 	r.period = p
@@ -272,17 +272,18 @@ type auditOption func(*auditConfig) error
 func (o auditOption) applyAudit(c *auditConfig) error { return o(c) }
 
 // WithExplanations provides explanations of missing numbers. The audit ignores explanations of other series and
-// periods. If the option is given more than once, the audit reads all of them, in order. all must not be nil.
+// periods. If the option is given more than once, the audit reads the explanations of all options, in their order. The
+// iterator must not be nil.
 //
-// If several explanations cover a missing number, explanations with By, which come from a person, take precedence over
-// those without. Among explanations of the same kind, the one that is read last takes precedence, even if its At is
-// earlier. So a person can correct an explanation of this package or of another person.
+// If several explanations cover a missing number, those whose By is set take precedence, because they come from a
+// person. Among explanations of the same kind, the one that is read last takes precedence, even if its At is earlier.
+// So a person can correct an explanation of this package or of another person.
 //
-// An explanation with Possible explains nothing. It is listed in [Report].Possible if a number in its range is
+// An explanation whose Possible is set explains nothing. It is listed in [Report].Possible if a number in its range is
 // unexplained.
 //
-// A used number is contradicted if an explanation with Unused covers it, even above [Report].Last. Investigate such a
-// number. It does not prove fraud, because Redis may have lost data and issued the number again.
+// A used number is contradicted if an explanation whose Unused is set covers it, even above [Report].Last. Investigate
+// such a number. The contradiction does not prove fraud, because Redis may have lost data and issued the number again.
 //
 // Explanations may cover sequences that were not issued. The audit reads the explanations after it has read all used
 // numbers, so one database connection is enough for both. [Generator.Audit] reads the counter again before it reads the
@@ -296,13 +297,13 @@ func WithExplanations(all iter.Seq2[Explanation, error]) AuditOption {
 	})
 }
 
-// WithLastAfter makes [Scheme.Audit] call read after it has read the used numbers. read must return the last sequence
-// issued by then. Sequences that were issued in the meantime are ignored, even if they are among the used numbers. The
-// audit fails if the new value is lower than the first one, or if read fails. In the latter case, its error wraps that
-// of read.
-// [Generator.Audit] reads the counter itself, and refuses this option.
+// WithLastAfter makes [Scheme.Audit] call the given function after it has read the used numbers. The function must
+// return the last sequence issued by then. Sequences that were issued in the meantime are ignored, even if they are
+// among the used numbers. The audit fails if this last sequence is lower than the one that was passed to Audit. It also
+// fails if the function fails, and then wraps its error. [Generator.Audit] reads the counter itself, and refuses this
+// option.
 //
-// By default, the audit assumes that nothing is issued in the meantime. read must not be nil.
+// By default, the audit assumes that nothing is issued in the meantime. The function must not be nil.
 func WithLastAfter(read func() (int64, error)) AuditOption {
 	return auditOption(func(c *auditConfig) error {
 		c.lastAfter = read
@@ -310,13 +311,13 @@ func WithLastAfter(read func() (int64, error)) AuditOption {
 	})
 }
 
-// WithHistoryAfter makes [Scheme.AuditAll] call read after it has read the used numbers. read must return the last
-// number issued by then in each period. Sequences that were issued in the meantime are ignored, even if they are among
-// the used numbers. If read does not return one of the given periods, its last number is assumed to be unchanged. The
-// audit fails if a sequence is lower than before, or if read fails. In the latter case, it wraps the error of read.
-// [Generator.AuditAll] reads its counters itself, and refuses this option.
+// WithHistoryAfter makes [Scheme.AuditAll] call the given function after it has read the used numbers. The function
+// must return the last number issued by then in each period. Sequences that were issued in the meantime are ignored,
+// even if they are among the used numbers. If the result lacks one of the audited periods, the last number of that
+// period is assumed to be unchanged. The audit fails if a sequence is lower than before. It also fails if the function
+// fails, and then wraps its error. [Generator.AuditAll] reads its counters itself, and refuses this option.
 //
-// By default, the audit assumes that nothing is issued in the meantime. read must not be nil.
+// By default, the audit assumes that nothing is issued in the meantime. The function must not be nil.
 func WithHistoryAfter(read func() ([]Number, error)) AuditOption {
 	return auditOption(func(c *auditConfig) error {
 		c.historyAfter = read

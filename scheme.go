@@ -26,8 +26,8 @@ type scheme struct {
 	limit    int64              // largest sequence of a period
 	base     int64              // first sequence of a period, minus 1
 	until    When               // last day on which numbers are issued, or zero if none
-	over     int64              // first instant after that day, in Unix seconds; 0 if there is no last day
-	nearOver int64              // instant from which hooks are told of the last day, in Unix seconds
+	over     int64              // first instant after the last day, in Unix seconds; 0 if there is none
+	nearOver int64              // instant from which on hooks are told of the last day, in Unix seconds
 	prefix   string             // first part of every Redis key
 	shared   bool               // whether all types of the prefix share one series
 	key      []byte             // key that hides sequences, or nil if they are not hidden
@@ -95,9 +95,9 @@ func (s *scheme) complete() (errs []error) {
 // given instant. Number does not check whether the number was issued.
 //
 // The error matches [ErrInvalidType] if the type is invalid, and [ErrExhausted] if seq is larger than the template can
-// print. Number also fails if seq is less than 1, if at is in no period, if the template cannot print the date, or if
-// the template prints the time of day and at is only a date. [WithLast] and [WithUntil] have no effect, because the
-// number may have been issued before they were set.
+// print. Number also fails if seq is less than 1, if the date or instant is in no period, if the template cannot print
+// the date, or if the template prints the time of day and only a date is given. [WithLast] and [WithUntil] have no
+// effect, because the number may have been issued before they were set.
 func (s *Scheme) Number(typ string, at When, seq int64) (Number, error) {
 	if err := s.template.CheckType(typ); err != nil {
 		return Number{}, err
@@ -114,11 +114,10 @@ func (s *Scheme) Number(typ string, at When, seq int64) (Number, error) {
 	return newNumber(s.template, span, strings.Clone(typ), seq), nil
 }
 
-// Parse parses a number that was issued with this Scheme. It refuses any string that cannot be such a number, for
-// example because the date does not exist in the calendar or the time zone, because parts of the date contradict each
-// other, because the sequence is 0, because there is too little or too much padding, or because there is text before or
-// after the number. If the sequence is hidden and the number was issued with another key, Seq is wrong, and there may
-// be no error.
+// Parse parses a number that was issued with this Scheme. It refuses any string that cannot be such a number. For
+// example, the date does not exist in the calendar or the time zone, or parts of the date contradict each other; the
+// sequence is 0, or has too little or too much padding; or there is text before or after the number. If the sequence is
+// hidden and the number was issued with another key, Seq is wrong, and there may be no error.
 //
 // Every error matches [ErrInvalidNumber]. The error also matches [ErrCheckDigit] if the check digit is wrong, and
 // [ErrImpossibleDate] if only the date is wrong.
@@ -129,7 +128,7 @@ func (s *scheme) parse(number string) (Number, error) {
 	if err != nil {
 		return Number{}, err
 	}
-	return newNumber(s.template, *n.Span, strings.Clone(n.Type), n.Seq), nil // a copy, so that number can be freed
+	return newNumber(s.template, *n.Span, strings.Clone(n.Type), n.Seq), nil // cloned, so that the parameter can be freed
 }
 
 // Series returns the name of the series of a type, for a [Ledger] and package gapless. The name consists of the key
@@ -144,8 +143,8 @@ func (s *Scheme) Series(typ string) (string, error) {
 
 func (s *scheme) series(typ string) string { return s.prefix + ":" + cmp.Or(s.sharedType(), typ) }
 
-// sharedType returns "*" if all types share a series. The series is named as if it were that of a type "*", which no
-// type can be, because types contain no asterisks. If each type has a separate series, sharedType returns "".
+// sharedType returns "*" if all types share a series. The shared series is named like the series of a type "*". There
+// is no such type, because types contain no asterisks. If each type has a separate series, sharedType returns "".
 func (s *scheme) sharedType() string {
 	if s.shared {
 		return "*"
@@ -160,8 +159,8 @@ func (s *scheme) subject(typ string) string { return cmp.Or(typ, s.series(typ)) 
 func (s *scheme) local(unix int64) time.Time { return time.Unix(unix, 0).In(s.calendar.Location) }
 
 // Calendar returns the name of the calendar of every series of this Scheme, such as "days" or "years from April 1". It
-// consists of the [Period] and, if the business year matters, of its first day. The business year matters if the period
-// or the template uses quarters, half-years or business years, unless it is the calendar year. The calendar of a series
+// consists of the [Period] and, if business years matter, of their first day. They matter if they do not begin on
+// January 1, and the period or the template uses quarters, half-years or business years. The calendar of a series
 // cannot change. A process with another calendar gets [ErrConflict].
 func (s *Scheme) Calendar() string { return s.counts() }
 
@@ -178,12 +177,12 @@ func (s *scheme) counts() string {
 // cannot change. A process with another print mark gets [ErrConflict] until a later period begins.
 func (s *Scheme) PrintMark() string { return s.template.PrintMark() }
 
-// Span returns the interval around at in which the same date is printed. start is its first instant, and end is the
-// first instant after it. The interval is the period of at, or a part of that period if the template prints more of the
-// date than the period.
+// Span returns the interval that contains the given date or instant, and in which the same date is printed. It returns
+// the first instant of the interval, and the first instant after it. The interval is a complete period, or a part of
+// one if the template prints more of the date than the period, such as the month in a yearly period.
 //
-// Span fails if at is in no period; the error contains the reason. It also fails if the template cannot print
-// the date, or if it prints the time of day and at is only a date. [WithUntil] has no effect.
+// Span fails if the date or instant is in no period; the error contains the reason. It also fails if the template
+// cannot print the date, or if the template prints the time of day and only a date is given. [WithUntil] has no effect.
 func (s *Scheme) Span(at When) (start, end time.Time, err error) {
 	span, err := s.numberedSpan(at)
 	if err != nil {
@@ -192,9 +191,10 @@ func (s *Scheme) Span(at When) (start, end time.Time, err error) {
 	return s.local(span.From), s.local(span.To), nil
 }
 
-// Period returns the period of at: its label, which is used in keys and in a ledger, its first instant, and the first
-// instant after it. If at is in no period, all three are zero, and the error of [Scheme.Span] contains the reason. With
-// [Never], the period begins and ends at midnight UTC.
+// Period returns the label of the period that contains the given date or instant, the first instant of the period, and
+// the first instant after it. The label is used in keys and in a ledger. If there is no such period, all three results
+// are zero, and the error of [Scheme.Span] contains the reason. With [Never], the period begins and ends at midnight
+// UTC.
 func (s *Scheme) Period(at When) (label string, start, end time.Time) {
 	if p := s.period(at); p != nil {
 		label, start, end = p.Label, s.local(p.Start), s.local(p.End)
@@ -211,10 +211,10 @@ func (s *scheme) period(w When) *calendar.Period {
 	return s.calendar.At(at)
 }
 
-// PeriodName returns a readable name of the period of at, such as "24 October 2021", "October 2021", "week 42 of 2021",
-// "quarter 4 of 2021", "half-year 2 of 2021", "2021", "24 October 2021, 15:00 to 16:00" or "all time". If years do not
-// begin on 1 January, the names of years, half-years and quarters contain "business year 2021", for example. Weeks are
-// those of ISO 8601. If at is in no period, the name is "".
+// PeriodName returns a readable name of the period that contains the given date or instant, such as "24 October 2021",
+// "October 2021", "week 42 of 2021", "quarter 4 of 2021", "half-year 2 of 2021", "2021", "24 October 2021, 15:00 to
+// 16:00" or "all time". If years do not begin on 1 January, the names of years, half-years and quarters contain
+// "business year 2021", for example. Weeks are those of ISO 8601. If there is no such period, the name is "".
 func (s *Scheme) PeriodName(at When) string {
 	p := s.period(at)
 	if p == nil {
@@ -223,8 +223,9 @@ func (s *Scheme) PeriodName(at When) string {
 	return s.calendar.PeriodName(p, s.local(p.Start), s.local(p.End))
 }
 
-// BusinessDate returns the date of the business day that contains at, in the time zone and with the day start of the
-// scheme. For a date, this is the date itself. If at is in no period, BusinessDate returns the zero When.
+// BusinessDate returns the date of the business day that contains the given instant, in the time zone and with the day
+// start of the scheme. If a date is given, BusinessDate returns this date. For a date or an instant in no period, it
+// returns the zero When.
 func (s *Scheme) BusinessDate(at When) When {
 	first, err := s.firstInstant(at)
 	if err != nil {
@@ -244,7 +245,8 @@ func (s *Scheme) Until() (last When, ok bool) { return s.until, s.over > 0 }
 // changed.
 //
 // WithTemplate returns the same errors as [NewScheme]. It fails if the template is invalid, does not suit the calendar,
-// cannot print hidden sequences if s hides them, or cannot print the first sequence of [WithStart].
+// or cannot print the first sequence of [WithStart]. If s hides sequences, it also fails if the template cannot print
+// hidden ones.
 func (s *Scheme) WithTemplate(template string) (*Scheme, error) {
 	other := s.scheme
 	other.text, other.last = template, 0
@@ -259,14 +261,14 @@ func (s *Scheme) WithTemplate(template string) (*Scheme, error) {
 // first, and then with these schemes in their order. If the option is given more than once, all its schemes are used.
 //
 // A string belongs to the first scheme that parses it as a number of the audited type, in the period with the audited
-// label (see [Scheme.Period]). If there is no such scheme, but a scheme can parse the string, it is a number of another
-// type or period. Otherwise it is foreign. A sequence that was printed by two schemes is a duplicate. In a [Report], a
-// number has the form and the Start of the scheme that it belongs to. Contradicted numbers, explanations, and the
-// Start, First and Last of the Report are those of the audited scheme.
+// label (see [Scheme.Period]). A string that the schemes only parse as numbers of other types or periods counts as a
+// number of another type or period. A string that no scheme can parse is foreign. A sequence that was printed by two
+// schemes is a duplicate. In a [Report], a number has the form and the Start of the scheme that it belongs to.
+// Contradicted numbers have the form of the audited scheme. The Start, First and Last of the Report, and the Start of
+// its explanations, are also those of the audited scheme.
 //
 // Each scheme has a period with the audited label. An explanation applies if its Start is the first instant of one of
-// these periods.
-// If these instants differ, query a register of explanations for each of them.
+// these periods. If these instants differ, query a register of explanations for each of them.
 //
 // The key prefix, [Scheme.Calendar], [WithSharedCounter] and the key that hides sequences must be those of the audited
 // scheme. Otherwise, or if a scheme is nil, the audit fails before it reads the used numbers. Template, time zone, day
@@ -294,8 +296,8 @@ func (a *audit) addEarlier() error {
 	return nil
 }
 
-// beginning returns the audited periods that begin at an instant in any of the schemes. If no period of a scheme begins
-// then, inside is an audited period that contains the instant, or nil if there is none.
+// beginning returns the audited periods that begin at an instant in any of the schemes. If no scheme has a period that
+// begins at that instant, the result inside is an audited period that contains the instant, or nil if there is none.
 func (a *audit) beginning(at time.Time) (begin []*auditedPeriod, inside *auditedPeriod) {
 	begun := false
 	for _, s := range a.schemes {

@@ -184,9 +184,9 @@ func (a *Account) missing() iter.Seq[Range] {
 // issuedMeanwhile reports whether a sequence was issued after [Book.New] and before [Account.Close].
 func (a *Account) issuedMeanwhile(seq int64) bool { return a.last < seq && seq <= a.closed }
 
-// A list contains the first uses of a kind, in the order in which they were added. Only when the account is closed, it
-// is known how many sequences were issued since it was created. Uses of sequences after the account's last one are
-// unresolved until then. They have a separate limit, so that they do not displace other uses.
+// A list contains the first uses of a kind, in the order in which they were added. How many sequences were issued since
+// the account was created is known only when it is closed. Until then, uses of sequences above the account's last one
+// are unresolved. They have a separate limit, so that they do not displace other uses.
 type list struct {
 	kind       int
 	uses       []Use           // first Listed uses that belong to the list, and first Listed unresolved uses
@@ -228,7 +228,7 @@ func (l *list) include(b *Book, u Use) bool {
 }
 
 // addUnresolved counts the unresolved uses of a sequence that has not been issued. If finish has made room in the list,
-// addUnresolved also adds those of the uses that are not listed. Their texts are not known any more.
+// addUnresolved also adds the uses that are not listed yet. Their texts are not known any more.
 func (l *list) addUnresolved(b *Book, seq, uses int64) {
 	l.count += uses
 	for l.listed[seq] < uses && l.include(b, Use{Seq: seq}) {

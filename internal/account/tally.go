@@ -45,8 +45,8 @@ type Tally struct {
 	memory *budget         // shared by the tallies of a Book
 }
 
-// NewTally returns an empty Tally. It counts every occurrence of integers above exact. For other integers, it only
-// notes whether there was more than one occurrence.
+// NewTally returns an empty Tally. It counts every occurrence of integers above the limit exact. For other integers, it
+// only notes whether there was more than one occurrence.
 func NewTally(exact int64) *Tally { return newTally(exact, &budget{}) }
 
 func newTally(exact int64, memory *budget) *Tally {
@@ -94,7 +94,7 @@ func (t *Tally) times(n int64) int {
 }
 
 // All yields the integers that were added, in ascending order, each with the number of its occurrences. For integers up
-// to exact, 2 means more than once.
+// to the limit exact, 2 means more than once.
 func (t *Tally) All() iter.Seq2[int64, int64] {
 	return func(yield func(n, times int64) bool) {
 		for _, i := range slices.Sorted(maps.Keys(t.pages)) {

@@ -15,7 +15,7 @@ type Entry[K comparable] struct {
 	First, Last int64
 	At          time.Time // time of the oldest merged entry
 	Loose       bool      // whether the entry is merged into a full queue even if the ranges do not touch
-	Gathers     bool      // whether the entry is always merged, and is due a pace after the previous entry with its Key
+	Gathers     bool      // whether the entry is always merged, and due only some time after the previous one; see New
 	Merged      int       // number of merged entries, including this one; 0 means 1
 	Dropped     int       // number of entries dropped since Next returned the previous entry; set by Next
 }

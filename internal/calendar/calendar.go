@@ -39,7 +39,7 @@ const EndOfNever = 253402214400
 var always = &Period{Label: "all", Wall: time.Unix(0, 0).UTC(), End: EndOfNever}
 
 // Bounds of the instants for which periods are computed, in Unix seconds: the years 1 to 9999 and two days on either
-// side. Two days are enough because zones differ from UTC, and day starts from midnight, by less than a day each.
+// side. Two days are enough, because the offset of a zone from UTC is less than a day, and so is a day start.
 const (
 	earliestInstant = -62135596800 - 2*daySeconds
 	latestInstant   = 253402300800 + 2*daySeconds
@@ -53,7 +53,7 @@ func (c Calendar) With(unit Unit) Calendar {
 	return c
 }
 
-// At returns the period that t belongs to. Outside the years 1 to 9999, that period may not contain t.
+// At returns the period that t belongs to. Outside the years 1 to 9999, that period does not necessarily contain t.
 func (c Calendar) At(t time.Time) *Period {
 	at := min(max(t.Unix(), earliestInstant), latestInstant)
 	return c.nth(c.Index(latest(at, c.Location) - c.DayStart))
@@ -71,8 +71,8 @@ func (c Calendar) HasPeriod(t time.Time) bool {
 	return p.Start <= at && at < p.End && year >= 1970 && year <= 9999
 }
 
-// Beginning returns the period whose label contains the wall-clock time wall. The period is empty if clocks skipped the
-// label, as they did on 30 December 2011 in Apia.
+// Beginning returns the period whose label contains a wall-clock time. The period is empty if clocks skipped the label,
+// as they did on 30 December 2011 in Apia.
 func (c Calendar) Beginning(wall time.Time) *Period { return c.nth(c.Index(wall.Unix())) }
 
 // Next returns the period that begins where p ends.
@@ -109,7 +109,7 @@ func (c Calendar) nth(i int64) *Period {
 const firstMonday = -62167046400
 
 // Index returns the index of the label that contains a wall-clock time. All labels are numbered in order, including
-// labels that the clock skipped. wall is the wall-clock time in Unix seconds, as if it were UTC.
+// labels that the clock skipped. The parameter wall is the wall-clock time in Unix seconds, as if it were UTC.
 func (c Calendar) Index(wall int64) int64 {
 	unit := units[c.Unit]
 	if unit.seconds > 0 {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// begin returns the first instant, in Unix seconds, at which a wall clock in loc shows the time wall or a later time.
-// wall is in Unix seconds, as if it were UTC.
+// begin returns the first instant, in Unix seconds, at which a wall clock in loc shows a given time or a later one. The
+// parameter wall is the given time in Unix seconds, as if it were UTC.
 //
 // begin cannot use time.Date. For a midnight that does not exist, time.Date returns 23:00 or 01:00, and for a midnight
 // that occurs twice, it may return the second one. Instead, begin visits the segments between two changes of the zone's
-// offset, in order. It starts two days before wall, because no zone differs from UTC by more than a day. The result is
-// in the first segment in which the clock reaches wall. If the clocks skipped wall, the result is the start of that
-// segment.
+// offset, in order. It starts two days before the given time, because no zone differs from UTC by more than a day. The
+// result is in the first segment in which the clock reaches that time. If the clocks skipped the time, the result is
+// the start of that segment.
 func begin(wall int64, loc *time.Location) int64 {
 	from := int64(math.MinInt64) // start of the segment; that of the first one is earlier than any result
 	for t := wall - 2*daySeconds; ; {
@@ -24,8 +24,8 @@ func begin(wall int64, loc *time.Location) int64 {
 	}
 }
 
-// latest returns the latest time that a wall clock in loc has shown up to the instant at. Both are in Unix seconds, and
-// the time of the clock is treated as if it were UTC. Usually the result is the time that the clock shows at that
+// latest returns the latest time that a wall clock in loc has shown up to a given instant. Both are in Unix seconds,
+// and the time of the clock is treated as if it were UTC. Usually the result is the time that the clock shows at that
 // instant. It is later if the clocks were set back less than two days before.
 func latest(at int64, loc *time.Location) int64 {
 	shown := int64(math.MinInt64)

@@ -118,7 +118,8 @@ func weighted(digits []byte, weights string) int {
 }
 
 // quasigroup is the totally anti-symmetric quasigroup of Damm's thesis. Its rows are interim digits, and its columns
-// the next digits. Its diagonal is 0. The check digit is the last interim digit, so it leads to 0.
+// the next digits. Its diagonal is 0. The check digit is the last interim digit, so after the check digit, the interim
+// digit is 0.
 const quasigroup = "" +
 	"0317598642" +
 	"7092154863" +

@@ -200,7 +200,7 @@ func (t *trial) summarize() {
 
 var failure = regexp.MustCompile(`(?m)^--- FAIL: (\S+)|^panic: (test timed out)`)
 
-// run runs the tests in a copy of the repository. by is the name of the first test that fails.
+// run runs the tests in a copy of the repository. The result by is the name of the first test that fails.
 func (t test) run(ctx context.Context, dir string) (got outcome, by string) {
 	packages := strings.Split(t.packages, ",")
 	module := filepath.Join(dir, packages[0])

@@ -38,7 +38,7 @@ type Facts struct {
 // Flags returns flags of cmd/serial for the settings that an operator's command needs and that differ from the
 // defaults, except for the key that hides sequences. instants are Unix times, in seconds. If cmd/serial could not load
 // the time zone by its name, or would use a different offset at one of the instants, the flags contain the word ZONE,
-// and where explains how the operator must replace it.
+// and the result where explains how the operator must replace it.
 func (f Facts) Flags(instants ...int64) (line []string, where string) {
 	flag := func(name, value, usual string) {
 		separator := " "

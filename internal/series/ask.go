@@ -12,7 +12,7 @@ import (
 // only checks whether the period is open.
 func (c *Call) Take(ctx context.Context) Outcome {
 	if span := c.series.spans.latest.Load(); c.n == 1 && c.once == "" && span != nil && c.node.Waiting.Load() > 0 {
-		// The latest span is good enough: if a request for it is waiting, its caller has just read the clock.
+		// The latest span is good enough: if a request for it is waiting, the caller of that request has just read the clock.
 		merge := wire.Merge{Name: c.counts, At: span.From}
 		item, position, err := c.series.wire.Join(ctx, c.node, merge, c.deadline)
 		if err != nil {
@@ -31,8 +31,8 @@ func (c *Call) Take(ctx context.Context) Outcome {
 
 // ask sends a request for the span that the server's clock is in. If the reply shows that the clock is in another span,
 // ask tries again with that span, up to clockTries times in a row. If the server's clock was set back to before the
-// period entered, ask waits until the clock reaches that period, for up to catchUp in all. It returns the request that
-// got the reply, and the caller's position in this request. The request may be that of another caller.
+// period entered, ask waits until that period begins by the clock, for up to catchUp in all. It returns the request
+// that got the reply, and the caller's position in this request. The request may be that of another caller.
 func (c *asker) ask(ctx context.Context, r *request) (*request, int, error) {
 	span := c.Current()
 	for tries := 0; ; r = r.again() {
@@ -142,8 +142,8 @@ func (c *asker) observe(r *request, position int) {
 	}
 }
 
-// awaitClock waits until a server's clock that was set back reaches the period entered again. It returns false without
-// waiting if that would take too long.
+// awaitClock waits until the period entered begins by a server's clock that was set back. If that would take too long,
+// it returns false without waiting.
 func (c *asker) awaitClock(ctx context.Context, r *request) (again bool, _ error) {
 	begins := time.Unix(parseAnswer(r.reply.Detail).Period.Start, 0)
 	pause := max(begins.Sub(r.reply.Now), c.slept/8) // grows, to limit the number of attempts if the clock is stopped

@@ -94,8 +94,8 @@ func (g *gaps) ended(r *request) {
 	}
 }
 
-// burn reports the block of a request as a gap, unless the request has no block or other processes may issue its
-// numbers.
+// burn reports the block of a request, if it has one, as a gap. It reports nothing if processes without a ledger may
+// issue numbers of the block.
 func (g *gaps) burn(r *request) {
 	if contents := &r.granted; !contents.mixed {
 		g.skip(r.typ, r.span, BlockBurned, contents.after, contents.upto)

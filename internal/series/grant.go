@@ -49,7 +49,7 @@ func (c *Call) Lock(ctx context.Context, locks Locks, out Outcome) Outcome {
 	return next
 }
 
-// afterLock returns the outcome of an attempt to get the lock that ended with err.
+// afterLock returns the outcome of an attempt to get the lock. The error err is its result.
 func afterLock(err error) Outcome {
 	switch {
 	case err == nil:
@@ -92,7 +92,7 @@ func (c *Call) Open(ctx context.Context, out Outcome) Outcome {
 }
 
 // detach returns a copy of the call for an opening that may continue without its caller. The deadline of the copy is
-// shortly before the lock in out expires. The call's flight is moved to the copy.
+// shortly before the call's lock expires. The call's flight is moved to the copy.
 func (c *Call) detach(out Outcome) *Call {
 	d := *c
 	d.deadline, d.endless = time.Now().Add(LockExpiry-margin), true
@@ -165,7 +165,7 @@ func (o *opening) run(ctx context.Context) (out Outcome) {
 	return o.opened(r, err)
 }
 
-// opened returns the outcome of an installation. r is its request, and err the error of the request.
+// opened returns the outcome of an installation. Its request is r, and the error of this request is err.
 func (o *opening) opened(r *request, err error) Outcome {
 	closed := o.found.reply.Closed || o.found.reply.Lost
 	if err == nil && r.reply.Status == Issued && r.reply.Opened && closed {

@@ -79,5 +79,5 @@ func parseAnswer(text string) *Answer {
 	return a
 }
 
-// bounds returns a period in the form of the record's field ahead, which contains no settings.
+// bounds returns a period in the form of the field "ahead" of a record, which contains no settings.
 func bounds(label string, start, end int64) string { return fmt.Sprintf("%s %d %d", label, start, end) }

@@ -18,8 +18,8 @@ type memory struct {
 	newest int64 // start of the newest period, in Unix seconds; if endless, a multiple of idle, in seconds since made
 }
 
-// idle is the time in seconds for which an unused type is remembered if the period never ends. It may be remembered for
-// up to twice this time.
+// idle is the shortest time, in seconds, for which an unused type is remembered if the period never ends. The longest
+// time is twice as long.
 const idle = 48 * 60 * 60
 
 // An entry is the memory of one type.
@@ -88,7 +88,7 @@ func (m *memory) forget(newest int64) {
 
 // noteUsed stores how many sequences of a type have been used in a period. It returns the largest count that was stored
 // before, or 0 if there is none. If the memory has no entry for the type in this period, noteUsed stores nothing and
-// returns used.
+// returns the new count.
 func (m *memory) noteUsed(typ string, start, used int64) (before int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -72,9 +72,9 @@ func (c *Call) Prepare(ctx context.Context, locks Locks) (out Outcome) {
 	}
 }
 
-// newPrepare returns a request that opens the period after the current one, and the first span of that period. floor is
-// the answer of the floor, or nil if the floor was not queried. If the floor has returned a sequence below the first
-// one of the configuration, the period had a lower start, and the Base of the request is 0.
+// newPrepare returns a request that opens the period after the current one, and the first span of that period. The
+// parameter floor is the answer of the floor, or nil if the floor was not queried. If the floor has returned a sequence
+// below the first one of the configuration, the period had a lower start, and the Base of the request is 0.
 func (c *asker) newPrepare(current *Target, floor *int64, compared bool) (*request, *Target) {
 	s := c.series
 	upcoming := s.spans.make(time.Unix(current.End, 0))

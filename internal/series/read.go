@@ -19,7 +19,7 @@ func (c *asker) History(ctx context.Context, labels ...string) (Counters, error)
 	}
 	got, _, err := c.ask(ctx, r)
 	counters := Counters{Span: got.span}
-	if err != nil { // got must not be read, because it may still change if ctx has ended
+	if err != nil { // the reply must not be read, because it may still change if ctx has ended
 		return counters, err
 	}
 	if got.reply.Status != Issued {

@@ -67,7 +67,7 @@ type Found struct {
 	Starts  bool   `json:"starts"`         // whether a block must also lie above the caller's Base
 	Lost    bool   `json:"lost"`           // whether the counter once existed, and is now missing or too low
 	Mixed   bool   `json:"mixed"`          // whether processes without a ledger may issue numbers in the period
-	Intact  bool   `json:"intact"`         // whether the counter is unchanged since the ledger's last number was issued
+	Intact  bool   `json:"intact"`         // ledger only: whether the counter is unchanged since the last number issued
 	Closed  bool   `json:"closed"`         // whether the period must be opened or entered
 }
 

@@ -25,12 +25,12 @@ type opening struct {
 	purpose string          // purpose of an operator's request, or ""
 	seq     int64           // operator's sequence, or 0 if none
 	floor   int64           // answer of the floor, or 0 if the floor was not queried
-	kept    bool            // whether the lock must expire, because the request that opens the period got no reply
+	kept    bool            // whether the lock is left to expire, because the request that opens the period got no reply
 }
 
-// reserve has the ledger reserve a block, and adds the block to a grant and its contents. The block begins above every
-// sequence of the period that may have been used. Sequences that an operator skips become part of the block. So no
-// other caller gets them, and the ledger's answer shows which of them had been reserved before.
+// reserve has the ledger reserve a block, and adds the block to the grant g and to contents. The block begins above
+// every sequence of the period that may have been used. Sequences that an operator skips become part of the block. So
+// no other caller gets them, and the ledger's answer shows which of them had been reserved before.
 func (o *opening) reserve(ctx context.Context, g *grant, contents *granted) error {
 	found, s := &o.found.reply.Found, o.series
 	above := max(found.Above, o.floor)
@@ -98,7 +98,8 @@ func (o *opening) queryFloor(ctx context.Context, span *Target) (int64, error) {
 
 // callExternal calls a floor or a ledger. The context of the call ends shortly before the deadline of the opening, so a
 // function that heeds its context can still return its own error. At the deadline, callExternal returns without waiting
-// any longer for the function. If the function succeeds later, its answer is passed to late, unless late is nil.
+// any longer for the function. If the function succeeds later, its answer is passed to the function late, unless that
+// is nil.
 func (o *opening) callExternal(
 	ctx context.Context, ask func(context.Context) (int64, error), late func(int64),
 ) (int64, error) {

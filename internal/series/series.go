@@ -2,6 +2,12 @@
 // operator. It is the only package that uses the Redis keys, the fields of the record, and the arguments of the scripts
 // in lua. It prints no numbers, and it does not implement the lock. Callers pass and receive labels, sequences and
 // spans. A refusal is returned as data, and the caller formats the message.
+//
+// The code uses these words. The record is the Redis hash of a series. The period entered is the period in which
+// numbers are currently issued; it is stored in the record (see rules.lua). A span is a part of a period in which the
+// same date is printed. A block is a range of sequences that a ledger has reserved at once. A grant is the permission
+// to create or raise a counter, or to install a block (see serial.lua). The high-water mark is the largest sequence of
+// a period that this process has returned.
 package series
 
 import (
@@ -57,8 +63,8 @@ type Config struct {
 	SpanAt func(time.Time) (calendar.Span, error)
 	// Floor returns the largest sequence that may have been used. The field is nil if there is no floor.
 	Floor func(ctx context.Context, typ string, start time.Time) (int64, error)
-	// Reserve reserves n consecutive sequences in a ledger. All of them are larger than above, and after is the first of
-	// them minus 1. The field is nil if there is no ledger.
+	// Reserve reserves n consecutive sequences in a ledger, all of them larger than the parameter above. It returns the
+	// first of them minus 1. The field is nil if there is no ledger.
 	Reserve func(ctx context.Context, typ, label string, above, n int64) (after int64, err error)
 	Block   int64 // number of sequences that are reserved at once
 
@@ -75,7 +81,7 @@ type Series struct {
 	spans   *spans
 	memory  memory
 	gaps    gaps
-	limit   any   // Limit as an argument
+	limit   any   // Limit as an argument of scripts
 	skew    int64 // MaxSkew in microseconds
 	wire    *wire.Client
 	flights sync.Map // flights of this process that have not ended, *flight by flightKey
@@ -105,7 +111,7 @@ func (s *Series) Key(typ, label string) string { return s.counter(typ, label) }
 
 // NoteUsed stores how many sequences of a type have been used in a period. It returns the largest count that was stored
 // before, or 0 if there is none. If this process has not issued a number of the type in the period, NoteUsed stores
-// nothing and returns used.
+// nothing and returns the new count.
 func (s *Series) NoteUsed(typ string, start, used int64) int64 {
 	return s.memory.noteUsed(s.countedAs(typ), start, used)
 }
@@ -184,8 +190,8 @@ func (c *Call) Restart() {
 	c.deadline, c.waits, c.slept = c.began.Add(AnswerTime), 0, 0
 }
 
-// extend adds the time for which the call has waited for other callers to its deadline, up to the longest duration of a
-// call.
+// extend postpones the call's deadline by the time for which the call has waited for other callers. If ctx has no
+// deadline, the call still ends within its longest duration.
 func (c *Call) extend(waited time.Duration) {
 	c.deadline = c.deadline.Add(waited)
 	if limit := c.began.Add(longest); !c.endless && c.deadline.After(limit) {
@@ -200,8 +206,9 @@ func (c *asker) Reads() bool { return c.reads }
 func (c *asker) Now() time.Time { return c.server.clock.now() }
 
 // Current returns the current span by the estimated clock of the server. If spans last a second, it returns the span in
-// which a request would arrive. If no number can be issued in that span, Current returns the probe span instead,
-// because the estimate may be wrong and the reply to a request for the probe span contains the server's time.
+// which a request that is sent now would arrive. If no number can be issued in that span, the estimate may be wrong.
+// Current then returns the probe span, which is empty, because the reply to a request for it contains the server's
+// time.
 func (c *asker) Current() *Target {
 	at := c.server.clock.now()
 	if c.series.Seconds {
@@ -216,9 +223,9 @@ func (c *asker) Current() *Target {
 // Locks provides a lock for each key. Only one caller of all processes can hold a lock at a time.
 type Locks interface {
 	// Try makes one attempt to get the lock of a key. tag is the hash tag of the key. Try gives up at the deadline or when
-	// ctx ends. If behind is not nil and the lock is on the server of the counters, behind is sent directly after the
-	// lock's command, and sent is true. The failures of the attempt are stored in note. The error matches ErrTaken if
-	// another caller holds the lock.
+	// ctx ends. If the item behind is not nil, and the lock is on the server of the counters, the item is sent directly
+	// after the lock's command. The result sent reports this. The failures of the attempt are stored in note. The error
+	// matches ErrTaken if another caller holds the lock.
 	Try(ctx context.Context, deadline time.Time, tag, key string, behind *wire.Item, note *wire.Note) (
 		l Lock, sent bool, err error)
 }
@@ -238,7 +245,7 @@ const (
 	Done    Step = iota // return, because the Outcome has numbers or an error
 	Missing             // call Lock, because a grant is needed
 	Locked              // call Open, because the caller has the lock or needs none
-	Wait                // call Wait, because other callers are opening the period, or because its state has changed
+	Wait                // call Wait, because other callers are opening the period or have changed its state
 	Again               // call Take again
 )
 
@@ -251,7 +258,7 @@ type Outcome struct {
 	found   *request  // request whose reply shows that a grant is needed
 	checked bool      // whether the opening may skip another check of the counter
 	lock    Lock      // lock that the caller holds, or nil if none
-	since   time.Time // time at which the lock was requested; it is held for at least LockExpiry after that
+	since   time.Time // time at which the lock was requested; the lock does not expire before since + LockExpiry
 }
 
 // Numbers are issued sequences.

@@ -84,8 +84,9 @@ func (k *clock) arrival() time.Time { return k.now().Add(time.Duration(k.trip.Lo
 func duration(offset int64) time.Duration { return time.UnixMicro(offset).Sub(time.UnixMicro(0)) }
 
 // learn updates the estimate from a reply. In the average of the round-trip times, the latest one has the weight of a
-// quarter. now is the server's time in the reply. learn returns the new and the previous offset. The new offset is
-// accurate to half a round trip. If now is zero, the offset does not change, and both results are 0.
+// quarter. The time now is the server's time in the reply. learn returns the new and the previous offset. The new
+// offset is accurate to half a round trip. If the reply contains no time (now is zero), the offset does not change, and
+// both results are 0.
 func (k *clock) learn(now, sent, received time.Time) (offset, before time.Duration) {
 	trip := received.Sub(sent)
 	if trip > 0 {

@@ -38,8 +38,8 @@ func (c *Call) tooLong() error {
 		cmp.Or(c.refused, ErrTaken))
 }
 
-// gaveUp returns the error of a call that ended while a period was being opened or a block was being reserved. end is
-// the reason.
+// gaveUp returns the error of a call that ended while a period was being opened or a block was being reserved. The
+// error end is the reason.
 func (c *asker) gaveUp(end error) error {
 	what := "the period of " + c.series.subject(c.typ) + " to be opened"
 	if c.series.Reserve != nil {
@@ -48,7 +48,7 @@ func (c *asker) gaveUp(end error) error {
 	return c.after(fmt.Errorf("serial: gave up waiting for %s: %w", what, end))
 }
 
-// after adds the failure of the latest attempt, if there was one, to err. err is the error of a call that gave up.
+// after adds the failure of the latest attempt, if there was one, to the error of a call that gave up.
 func (c *asker) after(err error) error {
 	if c.note == nil {
 		return err

@@ -28,7 +28,7 @@ var alphabets = map[string]*alphabet{
 // zeros contains the widest possible padding.
 const zeros = "000000000000000"
 
-// largest returns the largest sequence of width digits. width must be at most maxWidth.
+// largest returns the largest sequence of the given width, which must be at most maxWidth.
 func (a *alphabet) largest(width int) int64 {
 	n := int64(1)
 	for range width {

@@ -13,7 +13,7 @@ import (
 // partValues contains the value of each part of a date.
 type partValues [len(parts)]int
 
-// valuesAt returns the values of the parts at a wall-clock time. wall is that time as if it were UTC.
+// valuesAt returns the values of the parts at a wall-clock time. The parameter wall is that time as if it were UTC.
 func valuesAt(wall time.Time, start calendar.YearStart) (r partValues) {
 	r[year], r[month], r[day], r[dayOfYear] = wall.Year(), int(wall.Month()), wall.Day(), wall.YearDay()
 	r[weekYear], r[week] = wall.ISOWeek()
@@ -59,8 +59,8 @@ func (l *layout) read(s string) (r partValues, err error) {
 // a word of the list, or if it has no tokens.
 const sortableDates = " yyyyMMddHHmmss yyyyDDDHHmmss GGGGWW FFFFQ FFFFS EEEE"
 
-// sortable returns the digits of a printed date, ordered from coarse to fine parts. ok is false if integers of these
-// digits would not sort in the order of the dates.
+// sortable returns the digits of a printed date, ordered from coarse to fine parts. The result ok is false if integers
+// of these digits would not sort in the order of the dates.
 func (l *layout) sortable(date string) (digits []byte, ok bool) {
 	r, err := l.read(date)
 	if err != nil {

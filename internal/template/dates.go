@@ -110,7 +110,7 @@ func (d *Dates) ambiguity() string {
 	return fmt.Sprintf("%s does not tell %ss apart in every calendar", d.text, noun)
 }
 
-// checkYear returns an error if a year of the date at the wall-clock time wall cannot be printed unambiguously.
+// checkYear returns an error if a year of the date at a wall-clock time cannot be printed unambiguously.
 func (d *Dates) checkYear(wall time.Time) error {
 	r := valuesAt(wall, d.calendar.YearStart)
 	for i := range d.fields {
@@ -260,7 +260,7 @@ func (d *Dates) first(s string) (time.Time, error) {
 		for j := range times {
 			switch p := finest.Beginning(wall.Add(time.Duration(j) * step)); {
 			case p.Start >= p.End: // clocks skipped the period
-			case p.End <= 0: // no Redis server has ever had an earlier time
+			case p.End <= 0: // no number was issued before 1970
 				early = "the %[1]s is before 1970"
 			default:
 				return time.Unix(p.Start, 0), nil

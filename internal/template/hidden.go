@@ -11,8 +11,8 @@ import (
 	"github.com/dailyserial/serial/internal/ff1"
 )
 
-// Hide makes the template print encrypted sequences. prefix is the prefix of keys in Redis. counter is the name of the
-// counter that all types share, or "" if each type has its own counter.
+// Hide makes the template print encrypted sequences. The parameter prefix is the prefix of keys in Redis. The parameter
+// counter is the name of the counter that all types share, or "" if each type has its own counter.
 func (t *Template) Hide(key []byte, prefix, counter string) error {
 	if n := t.alphabet.largest(t.seqWidth); t.grows || n < 999_999 {
 		return fmt.Errorf("serial: WithHiddenSequence: the template has %d sequences; want a million or more "+

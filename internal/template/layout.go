@@ -153,7 +153,7 @@ func appendText(fields []field, kind fieldKind, text string) []field {
 	return append(fields, field{kind: kind, text: text})
 }
 
-// width returns the width of the field at the beginning of s or, if atEnd, at its end.
+// width returns the width of the field at the beginning of s or, if atEnd is true, at its end.
 func (f *field) width(s string, atEnd bool) int {
 	switch {
 	case f.run == "":
@@ -195,8 +195,9 @@ func (l *layout) known(start calendar.YearStart) (k [len(parts)]bool) {
 	return k
 }
 
-// determines reports whether any two dates that l prints the same are also printed the same by other. If l does not
-// determine itself, the same text is printed again after another text, as a day without its month is every month.
+// determines reports whether any two dates that l prints the same are also printed the same by the layout other. If l
+// does not determine itself, it prints the same text again after another text. For example, a day without its month is
+// printed again every month.
 func (l *layout) determines(other *layout, start calendar.YearStart) bool {
 	known := l.known(start)
 	for p, has := range other.has {

@@ -14,9 +14,9 @@ import (
 	"github.com/dailyserial/serial/internal/checkdigit"
 )
 
-// PrintNumber returns a printed number. It returns "" if the template prints a date and date is "". date is the printed
-// date. label is the label of the period, which is needed to hide the sequence. A sequence that is too wide for the
-// template is printed with all its digits, in decimal.
+// PrintNumber returns a printed number. The parameter date is the printed date. If the date is "", but the template
+// prints one, PrintNumber returns "". The label of the period is needed to hide the sequence. A sequence that is too
+// wide for the template is printed with all its digits, in decimal.
 func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 	if date == "" && t.Dates.text != "" {
 		return ""
@@ -177,8 +177,8 @@ type impossible struct{ error }
 
 func (impossible) Is(target error) bool { return target == ErrImpossibleDate }
 
-// checkTypeIn returns an error if the template cannot print the type s[from:to]. If to is in the middle of a character,
-// the error message contains the complete character.
+// checkTypeIn returns an error if the template cannot print the type s[from:to]. If this type ends in the middle of a
+// character, the error message contains the complete character.
 func (t *Template) checkTypeIn(s string, from, to int) error {
 	err := t.CheckType(s[from:to])
 	for err != nil && to < len(s) && !utf8.RuneStart(s[to]) {
@@ -238,8 +238,8 @@ func (t *Template) checkSeq(seq int64, text string) error {
 	return nil
 }
 
-// appendCheck appends the check characters of number to b. at is their offset in number. The characters that number
-// contains there are ignored.
+// appendCheck appends the check characters of a number to b. The parameter at is their offset in the number, and the
+// characters that the number contains there are ignored.
 func appendCheck(a checkdigit.Algorithm, b, number []byte, at int) []byte {
 	before, after := number[:at], number[at+a.Width:]
 	if a.Name == "97-10" { // as in ISO 11649, where RF and the check digits are printed first but count last
@@ -248,7 +248,7 @@ func appendCheck(a checkdigit.Algorithm, b, number []byte, at int) []byte {
 	return a.Append(b, before, after)
 }
 
-// verifyCheck returns an error if the check characters at offset at are wrong.
+// verifyCheck returns an error if the check characters at the given offset are wrong.
 func verifyCheck(a checkdigit.Algorithm, number string, at int) error {
 	var whole [256]byte
 	var buf [2]byte

@@ -146,8 +146,8 @@ func (t *Template) parse() error {
 	return t.checkDigits()
 }
 
-// checkDigits returns an error if the standard of the check digit requires a certain number of digits before the check
-// digit and none after it, and the template prints other digits. Types then contain no digits; see CheckType.
+// checkDigits checks the number of digits if the standard of the check digit requires a certain number of them before
+// the check digit and none after it. The digits of types do not matter, because CheckType then refuses them.
 func (t *Template) checkDigits() error {
 	if t.check.Digits == 0 {
 		return nil
@@ -274,7 +274,7 @@ func find(fields []field, kind fieldKind) int {
 }
 
 // Prove returns an error if the template could print the same number in two periods, or for two types that do not share
-// a counter, or if its date does not suit the calendar. shared is true if all types share a counter.
+// a counter, or if its date does not suit the calendar. The parameter shared is true if all types share a counter.
 func (t *Template) Prove(shared bool) error {
 	d := &t.Dates
 	if !t.Typed && !shared {

@@ -8,10 +8,10 @@ import (
 
 // This file contains functions that wait for a goroutine or for time to pass.
 
-// Await runs f in a new goroutine and returns its results, and over is true. If ctx ends first, Await returns the error
-// of ctx, and over is false. f then continues, and its results are passed to late, unless late is nil. So either the
-// caller or late gets the results, but never both. If f panics, Await panics with the same value. If f ends its
-// goroutine, or panics after Await has returned, the error is [ErrEnded].
+// Await runs f in a new goroutine and returns its results, with over set to true. If ctx ends first, Await returns the
+// error of ctx, with over set to false. The function f then continues, and its results are passed to the function late,
+// unless that is nil. So the results go either to the caller or to late, but never to both. If f panics, Await panics
+// with the same value. If f ends its goroutine, or panics after Await has returned, the error is [ErrEnded].
 func Await[T any](ctx context.Context, f func() (T, error), late func(T, error)) (v T, over bool, err error) {
 	type result struct {
 		value    T

@@ -22,8 +22,8 @@ type Client struct {
 	masters sync.Map // *Node by *redis.Client, because go-redis may create a new client for the same address
 }
 
-// New returns a Client. replicas determines how many replicas confirm the items that have Confirm set. local creates
-// the value of [Node.Local] for each server.
+// New returns a Client. The parameter replicas determines how many replicas confirm the items that have Confirm set.
+// The function local creates the value of [Node.Local] for each server.
 func New(client redis.UniversalClient, replicas Replicas, local func() any) *Client {
 	c := &Client{settings: settings{client: client, replicas: replicas}, local: local}
 	c.cluster, _ = client.(*redis.ClusterClient)
@@ -44,8 +44,8 @@ func New(client redis.UniversalClient, replicas Replicas, local func() any) *Cli
 	return c
 }
 
-// newNode returns the Node of a server. server is nil if only go-redis can find the server. Each item is then sent by
-// itself, and only the number of connections of the client limits how many are in flight.
+// newNode returns the Node of a server. The parameter server is nil if only go-redis can find the server. Each item is
+// then sent by itself, and only the number of connections of the client limits how many are in flight.
 func newNode(s *settings, server *redis.Client, connections int, local any) *Node {
 	n := &Node{
 		Local: local, sender: sender{settings: s, server: server}, waitingByMerge: map[Merge]*Item{},
@@ -54,7 +54,7 @@ func newNode(s *settings, server *redis.Client, connections int, local any) *Nod
 	if server != nil {
 		opt := server.Options()
 		n.connections, n.maxPipelines, n.together = opt.PoolSize, maxInFlight, maxTogether
-		if dialerID(opt) != ownDialer() && opt.Addr != "FailoverClient" { // a distant server gets more short pipelines
+		if dialerID(opt) != ownDialer() && opt.Addr != "FailoverClient" { // short pipelines, so a distant server needs more
 			n.maxPipelines, n.together = max(maxInFlight, min(4*maxInFlight, opt.PoolSize/2)), maxTogetherInMemory
 		}
 	}

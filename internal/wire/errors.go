@@ -41,14 +41,14 @@ func ContextErr(ctx context.Context) error {
 	return nil
 }
 
-// GaveUp returns the error of a caller that has stopped waiting because of end. before is the failure of an earlier
-// attempt, or nil if there was none.
+// GaveUp returns the error of a caller that has stopped waiting. The error end is the reason for that. The parameter
+// before is the failure of an earlier attempt, or nil if there was none.
 func GaveUp(end error, before *error) error {
 	return After(fmt.Errorf("serial: gave up waiting for Redis, which may have run the command: %w", end), before)
 }
 
-// After adds the failure of an earlier attempt to err, which is the error of a caller that gave up. It returns err
-// unchanged if failure is nil, or if err already contains an earlier failure.
+// After adds the failure of an earlier attempt to the error of a caller that gave up. If failure is nil, or if err
+// already contains an earlier failure, After returns err unchanged.
 func After(err error, failure *error) error {
 	if failure == nil || strings.Contains(err.Error(), "; before that: ") {
 		return err
@@ -104,8 +104,8 @@ func (e foreignError) Is(target error) bool {
 
 func (e foreignError) As(target any) bool { return errors.As(e.cause, target) }
 
-// Failed returns the error of a command whose final attempt failed with err. servers names the servers in the message,
-// such as "Redis". The error is an [Outage], unless err is [ErrUnsent].
+// Failed returns the error of a command whose final attempt failed with err. The parameter servers is the name of the
+// servers in the message, such as "Redis". The error is an [Outage], unless err is [ErrUnsent].
 func Failed(servers string, err error) error {
 	if err == ErrUnsent {
 		return err
@@ -113,7 +113,8 @@ func Failed(servers string, err error) error {
 	return Outage(fmt.Errorf("serial: %s failed: %w", servers, describe(Foreign(err))))
 }
 
-// FailedAfter is like Failed. If err is only a timeout, it adds the failure of an earlier attempt. before may be nil.
+// FailedAfter is like Failed. If err is a timeout, it adds the failure of an earlier attempt, unless that is nil or a
+// timeout, too.
 func FailedAfter(servers string, err error, before *error) error {
 	if before == nil || !isTimeout(err) || isTimeout(*before) {
 		return Failed(servers, err)

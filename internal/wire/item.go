@@ -81,12 +81,12 @@ type Item struct {
 	// Then is sent directly after this item, in the same pipeline. It has its own deadline.
 	Then *Item
 
-	// Note receives the failure of each attempt. It lets a caller report this failure if the caller is canceled while it
-	// waits for work that includes the item. Note may be nil.
+	// Note receives the failure of each attempt. So a caller that is canceled while it waits for work that includes the
+	// item can report this failure. Note may be nil.
 	Note   *Note
 	Result Result
 
-	ctx      context.Context // context of the first caller, of which only the values are used
+	ctx      context.Context // context of the first caller; only its values are used
 	limits   *limits
 	done     chan struct{}   // closed by wake; nil while the item's only caller sends it
 	woken    atomic.Bool     // whether done is closed
@@ -181,9 +181,9 @@ func (i *Item) isStale(now time.Time) bool {
 	return left >= i.N || !now.Before(i.Deadline)
 }
 
-// fits reports whether the item may be in a pipeline that begins with first. One WAIT confirms all items of a pipeline,
-// so either all of them need confirmation or none does. Only the first item of a pipeline may contain the source of a
-// script, because an in-memory connection may not have room for a source after other commands.
+// fits reports whether the item may be in a pipeline that begins with the item first. One WAIT confirms all items of a
+// pipeline, so either all of them need confirmation or none does. Only the first item of a pipeline may contain the
+// source of a script, because an in-memory connection may not have room for a source after other commands.
 func (i *Item) fits(first *Item) bool {
 	return i.Confirm == first.Confirm && !i.redirected && !first.redirected &&
 		i.Deadline.Sub(first.Deadline).Abs() <= deadlinesTogether &&
@@ -212,8 +212,8 @@ func (i *Item) Wait(ctx context.Context) error { return i.wait(ctx, 0, i.Deadlin
 
 // wait waits for the result on behalf of the caller at the given position. Only the first caller waits for the deadline
 // of the item. It then wakes the others, whose deadlines are at most 250 ms later. A caller whose deadline is more than
-// 250 ms before that of the item waits for its own deadline. With one more channel in the select of every caller, a
-// thousand callers would reach only three quarters of the throughput.
+// 250 ms before that of the item waits for its own deadline. The reason is the throughput: with one more channel in the
+// select of every caller, a thousand callers would reach only three quarters of it.
 func (i *Item) wait(ctx context.Context, position int, deadline time.Time) error {
 	var limit <-chan struct{}
 	switch {
@@ -255,8 +255,8 @@ type onceCmd struct {
 // NoRetry implements [redis.Cmder].
 func (onceCmd) NoRetry() bool { return true }
 
-// build creates the command of the next attempt. known is the script whose source the pipeline already contains, or nil
-// if there is none.
+// build creates the command of the next attempt. The parameter known is the script whose source the pipeline already
+// contains, or nil if there is none.
 func (i *Item) build(ctx context.Context, timed *redis.Client, known *Script) {
 	args, key := i.Command.Arguments(), i.Key
 	if i.Script != nil {

@@ -158,8 +158,8 @@ func (n *Node) added(callers int) {
 }
 
 // limit returns how many pipelines may be in flight. The number is raised by one if many callers wait. On loopback, it
-// is also raised if more items wait than the latest pipeline had, unless the server is a part of this process. The
-// server then works on one pipeline while this process prepares another one. n.mu must be held.
+// is also raised if more items wait than the latest pipeline had. The server then works on one pipeline while this
+// process prepares another one. This does not apply to a server in this process. n.mu must be held.
 func (n *Node) limit() int {
 	limit := 1 + min(int(n.trip/tripPerPipeline), n.maxPipelines-2)
 	overlaps := limit == 1 && n.together > maxTogetherInMemory && len(n.waiting) > max(fewWaiting, n.latest)
@@ -254,9 +254,9 @@ func (n *Node) remove(i *Item) {
 	n.Waiting.Add(-int32(i.N))
 }
 
-// dispatch sends one pipeline after another until the queue is empty, or until one of its pipelines has returned that
-// was no longer counted because it had stalled. begun is the start time of its first pipeline. If a hook of the client
-// panics or ends the goroutine, another goroutine continues.
+// dispatch sends one pipeline after another until the queue is empty. It also stops after a pipeline that had stalled,
+// because relieve has already started another goroutine instead. The time begun is the start time of its first
+// pipeline. If a hook of the client panics or ends the goroutine, another goroutine continues.
 func (n *Node) dispatch(begun time.Time) {
 	var items []*Item
 	defer func() {
@@ -290,8 +290,8 @@ func (n *Node) dispatch(begun time.Time) {
 	}
 }
 
-// end finishes the items of a pipeline that a hook of the client has interrupted. panicked is the value with which the
-// hook panicked, or nil if it ended the goroutine.
+// end finishes the items of a pipeline that a hook of the client has interrupted. The parameter panicked is the value
+// with which the hook panicked, or nil if it ended the goroutine.
 func (n *Node) end(items []*Item, panicked any) {
 	for _, i := range items {
 		for ; i != nil; i = i.next {

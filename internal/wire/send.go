@@ -46,7 +46,7 @@ type settings struct {
 type sender struct {
 	*settings
 	server *redis.Client // client of the server, or nil if only go-redis can find the server
-	timed  *redis.Client // copy of server with a shorter read timeout, or nil if that of server is short enough
+	timed  *redis.Client // copy of server with a shorter read timeout, or nil if the timeout of server is short enough
 }
 
 // Configured returns a client's number of retries and its read timeout. The timeout is 0 if it is unknown, unlimited or
@@ -65,8 +65,8 @@ func Configured(client redis.UniversalClient) (retries int, read time.Duration) 
 	return retries, read
 }
 
-// transmit sends items and waits for the replies. It stores them in the commands of the items. unconfirmed is the
-// reason why replicas did not confirm the items, or nil if they did or did not have to.
+// transmit sends items and waits for the replies. It stores them in the commands of the items. The result is the reason
+// why replicas did not confirm the items, or nil if they did or did not have to.
 func (s *sender) transmit(ctx context.Context, items []*Item) (unconfirmed error) {
 	first := items[0]
 	confirm := first.Confirm && s.replicas.N > 0
@@ -212,9 +212,9 @@ func (s *sender) isBounded(i *Item, now time.Time) bool {
 	return stats.IdleConns > 0
 }
 
-// send makes one attempt to run items, in one pipeline. Either all of them need confirmation, or none does. connect is
-// the time by which a connection must be available, and l creates the context for this. send finishes the items that
-// get a reply or must not be sent again, and returns the other items.
+// send makes one attempt to run items, in one pipeline. Either all of them need confirmation, or none does. The
+// parameter connect is the time by which a connection must be available, and l creates the context for this. send
+// finishes the items that get a reply or must not be sent again, and returns the other items.
 func (s *sender) send(items []*Item, connect time.Time, l *limits) (again []*Item) {
 	ctx := l.until(connect)
 	if items[0].ctx != context.Background() {
@@ -294,7 +294,7 @@ func (s *sender) mayRepeat(i *Item, err error) bool {
 	if isStale || err == errNoConnection && i.Deadline.Sub(now) < time.Second { // another attempt would be too short
 		return false
 	}
-	moved := s.cluster != nil && isRedirection(err) // so the command did not run, whatever the item is
+	moved := s.cluster != nil && isRedirection(err) // a redirected command did not run
 	if moved && !i.redirected {
 		i.redirected = true
 		return true

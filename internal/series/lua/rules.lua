@@ -48,7 +48,7 @@
 -- The including script must define three locals: time, the reply of TIME; id, the server's replication ID, or nil if it
 -- has not been read; and purpose, which is "raise", "takeover", "read" or nil. With "raise" and "takeover", the rules
 -- accept a period entered that has not begun. With "takeover", they also accept a conflict. With "read", they accept a
--- period with a ledger although the caller has none.
+-- period with a ledger even if the caller has none.
 --
 -- The rules set these locals:
 --   state    "same"    the caller's period is the period entered
@@ -164,7 +164,7 @@ elseif entered ~= ARGV[1] and entered .. ' ledger' ~= ARGV[1]
   else
     conflict = entered
   end
-  -- Even an operator must not print a label with another print mark.
+  -- Not even an operator may change the print mark of a label that may have been used.
   if label <= largest and not samePrint or print and label < print and known(label) then
     return reply('print', largest)
   end

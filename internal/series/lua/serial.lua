@@ -13,17 +13,18 @@
 --            keep      true: refuse a series that has a ledger as a conflict, instead of taking it out of the ledger
 --            once      {printed, key, life}: store the answer in KEYS[3] for life milliseconds; its form is described
 --                      below
---            next      {period, expires, base, hasFloor, compared}: prepare period, which is "LABEL FIRST PAST". Its
---                      counter is KEYS[3], and expires at expires. base is described below. hasFloor is true if the
---                      caller has a floor, which must be queried first. compared is true if the caller has compared
---                      the clocks
+--            next      {period, expires, base, hasFloor, compared}: prepare the given period, "LABEL FIRST PAST". Its
+--                      counter is KEYS[3], and the field expires is the time at which this counter expires. base is
+--                      described below. hasFloor is true if the caller has a floor, which must be queried first.
+--                      compared is true if the caller has compared the clocks
 --            grant     permission to open the period or to install a block, with these fields:
 --              checked, lease  the server's time at which the caller found that a grant was needed, and the time after
 --                      that during which the grant is valid, both in milliseconds
 --              base    the first sequence of the period, minus 1; at most the limit. It is ignored if a sequence of the
 --                      period has been used. If the floor has returned a sequence that is not larger than base, base
 --                      is 0, because the period then had a lower start
---              floor   the largest sequence that may have been used, at most 10^15-1; absent if no floor was queried
+--              floor   the largest sequence that may have been used, according to the floor or an operator; at most
+--                      10^15-1. It is absent if no floor was queried and the caller is not an operator
 --              lock    the value of the caller's lock. The lock is the last key. The script releases it
 --              block   [AFTER, UPTO]: the sequences from AFTER+1 to UPTO, at most 10^15, are reserved. The block is
 --                      installed only if the next four fields still have the values that were sent to the caller
@@ -32,16 +33,18 @@
 --
 -- The reply is an integer or a JSON object (see rules.lua). An integer is the last of the n sequences issued or, with
 -- next, the content of the next period's counter. If numbers were issued, the JSON object has one of these statuses:
---   "part"    only count sequences, up to last, were issued, because there are no more in the period or the block
---   "raised"  with a grant: n sequences up to last were issued, and the sequences above from, up to upto, were skipped.
---             from is "-1" if the counter was lost
---   "there"   with a grant: n sequences up to last were issued without it, because another caller had opened the period
+--   "part"    fewer than n sequences were issued, because there are no more in the period or the block. The field count
+--             is their number, and last is the last of them
+--   "raised"  with a grant: n sequences were issued, and last is the last of them. The sequences after the one in
+--             from, up to the one in upto, were skipped. The field from is "-1" if the counter was lost
+--   "there"   with a grant: n sequences were issued without using it, because another caller had opened the period. The
+--             field last is the last of them
 --   "once"    text is the stored answer
 -- If no number was issued, it is a refusal of rules.lua or one of these:
 --   "missing" a grant is needed to open the period, to repair its counter, or to install a block. entered, id and
---             ceiling are the values for the grant. A block must lie above the sequence above. last is the last
---             sequence issued, or "-1" if it is unknown, and text is the content of the counter. The other fields are
---             true or absent:
+--             ceiling are the values for the grant. The field above is the sequence above which a block must lie. The
+--             field last is the last sequence issued, or "-1" if it is unknown, and text is the content of the counter.
+--             The other fields are true or absent:
 --               exists  the counter exists
 --               lost    the counter is lost
 --               starts  a block must also lie above base of the grant
@@ -49,9 +52,9 @@
 --               intact  the counter is unchanged since the last number was issued
 --               closed  the period must be opened or entered
 --   "lost"    like "missing", but only a floor or an operator can find out the last sequence issued
---   "stale"   the grant is not valid any more, and the caller must begin again. mixed has the meaning above
+--   "stale"   the grant is not valid any more, and the caller must begin again. The field mixed is as with "missing"
 --   "exhausted"  fewer than n numbers are left. text is the last sequence used. If a grant raised the counter, from and
---             upto have the meaning above; otherwise upto is absent
+--             upto are as with "raised"; otherwise upto is absent
 local time, n, json, id = redis.pcall('TIME'), ARGV[6] + 0, ARGV[8] and string.byte(ARGV[8]) == 123, nil
 
 -- This block handles the usual case, in which the period is open and its counter is at or above the high-water mark. In
@@ -172,7 +175,8 @@ end
 -- startsAt returns the first sequence of a period that begins above base, as it is stored in the record.
 local function startsAt(base) return base > 0 and digits(base + 1) end
 
--- enter makes the caller's period the period entered. starts is its first sequence, or false if that is 1.
+-- enter makes the caller's period the period entered. The parameter starts is its first sequence, or false if that is
+-- 1.
 local function enter(starts)
   if state ~= 'same' then
     if entered and label < enteredLabel then
@@ -218,8 +222,8 @@ local function remember(issued)
   redis.call('SET', KEYS[3], answer, 'PX', plain(once.life))
 end
 
--- prepare opens the next period ahead of time. It may be repeated until that period begins, because no number is issued
--- in the period before.
+-- prepare opens the next period ahead of time. It may be repeated until the period begins, because no number of the
+-- period is issued before that.
 local function prepare(p)
   if state ~= 'same' then
     if ledgered and last and last >= 1e15 - 1 then return reply('exhausted', content) end -- no block can follow
