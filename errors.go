@@ -53,10 +53,10 @@ var (
 
 	// ErrConflict means that the type is in use with other settings. The message names them:
 	//
-	//   - Another [Period] or year start. The conflict lasts as long as the series. To begin a new series, use another
-	//     type, or another key prefix together with another literal in the template.
-	//   - Other bounds of the period, for example because of another time zone, or a ledger that this Generator does not
-	//     have. The conflict ends with the current period of the series, or at once with [Generator.Takeover].
+	//   - The series has a different [Period] or year start. The conflict lasts as long as the series. To begin a new
+	//     series, use another type, or another key prefix together with another literal in the template.
+	//   - The period has different bounds, for example because of another time zone, or the series has a ledger that this
+	//     Generator does not have. The conflict ends with the current period of the series, or at once with [Generator.Takeover].
 	//   - A template or key with which two sequences could be printed as the same number. The conflict ends with the last
 	//     period in which the other template or key was used.
 	//

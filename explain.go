@@ -164,7 +164,7 @@ func checkProse(text string, minBytes, maxBytes int) string {
 	return ""
 }
 
-// reasons contains the Reason of an explanation for each cause of a gap.
+// reasons contains the Reason of the explanations of gaps, by the cause of the gap.
 var reasons = [...]string{
 	series.CallerLeft: CallerLeft, series.NotReplicated: NotReplicated, series.AnswerLost: AnswerLost,
 	series.Raised: Raised, series.BlockSkipped: BlockSkipped, series.BlockBurned: BlockBurned,

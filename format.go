@@ -31,7 +31,7 @@ type Number struct {
 
 // String returns the number as it was issued, such as "IS202110240001". It returns "" if the Number does not come from
 // a [Generator] or [Scheme], or if its Date is not known. If another program has written the counter, Peek can return a
-// Number whose sequence is too large for the template. String then contains all digits of the sequence, in decimal.
+// Number whose sequence is too large for the template. String then returns all digits of the sequence, in decimal.
 func (n Number) String() string {
 	if n.template == nil {
 		return ""

@@ -20,8 +20,8 @@ import (
 // then repairs the counter with the first call in the period. Without a ledger, call [Generator.Raise] after the period
 // has begun.
 //
-// The next period is opened only if it begins no later than the day of [WithUntil]. After that day, Prepare fails with
-// [ErrExhausted].
+// The next period is opened only if it begins no later than the day of [WithUntil]. If Prepare is called after that
+// day, it fails with [ErrExhausted].
 //
 // If the current period is open, Prepare takes one round trip for each of the two periods, and one more to compare the
 // clocks if the next period has to be opened. If there is a floor, each period that has to be opened also needs the

@@ -27,7 +27,7 @@ func (g *Generator) sequence(ctx context.Context, c *series.Call) (numbers serie
 	for {
 		// 1. If the counter exists, increment it and return, in one round trip.
 		out := c.Take(ctx)
-		// 2. If it is missing, try to get the redsync lock of this type and period.
+		// 2. If the counter is missing, try to get the redsync lock of this type and period.
 		if out.Step == series.Missing {
 			out = c.Lock(ctx, g.locks, out)
 		}

@@ -58,8 +58,8 @@ func (g *Generator) Schema() []string {
 // wait, too.
 //
 // If other transactions are in the way, CreateTable repeats its statements for up to 30 s. It returns an error if a
-// table would not store numbers as safely as your documents, because it is unlogged or temporary (PostgreSQL) or does
-// not use InnoDB (MySQL). Every other error wraps the driver's error, for example if an existing table of that name
+// table could lose numbers whose documents are kept: on PostgreSQL if it is unlogged or temporary, and on MySQL if it
+// does not use InnoDB. Every other error wraps the driver's error, for example if an existing table of that name
 // lacks the columns of [Generator.Schema]. After such an error, or if ctx has ended, the tables may or may not exist,
 // and CreateTable can be called again.
 func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {

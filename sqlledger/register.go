@@ -364,7 +364,7 @@ func checkStart(start time.Time) error {
 	return checkYear("Start", start)
 }
 
-// checkYear returns an error if an instant is in a year that MySQL's type datetime does not support.
+// checkYear returns an error if an instant is in a year that the type DATETIME of MySQL does not support.
 func checkYear(field string, at time.Time) error {
 	if year := at.UTC().Year(); year < 1000 || year > 9999 {
 		return fmt.Errorf("%s is in the year %d in UTC: want 1000 to 9999", field, year)

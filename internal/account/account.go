@@ -49,7 +49,7 @@ type Book struct {
 	listed    [kinds]int // length of the lists of each kind together
 }
 
-// These are the kinds of lists. Until an account is closed, a list of uses contains uses that certainly belong there,
+// An account has one list of each of these kinds. Until an account is closed, a list of uses contains uses that certainly belong there,
 // and unresolved uses. Both have separate limits, so each list of uses has two more kinds.
 const (
 	duplicates = iota

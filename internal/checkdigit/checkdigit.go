@@ -76,7 +76,7 @@ func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
 			}
 		}
 	}
-	// The functions are called directly. If they were called through a variable, buf and parts would escape to the heap.
+	// The function of the algorithm is not stored in a variable, because buf and parts would then escape to the heap.
 	switch a.Name {
 	case "luhn":
 		for i := len(values) - 1; i >= 0; i -= 2 {
