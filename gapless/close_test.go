@@ -48,7 +48,7 @@ func TestClosePeriods(t *testing.T) {
 			begin closed1234 on5=2 on6=1 next=1 IT/on3=1 commit
 
 			# Closing up to an earlier end changes nothing, and neither does a closing that is rolled back.
-			close2 close5 until=20211005
+			close2 until=20211005 close5 until=20211005
 			begin=committed on6=2 save close7 closed56 back until=20211005 on6=3
 			reopen2 on2=2 back closed2 rollback
 			until=20211005

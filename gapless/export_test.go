@@ -33,6 +33,9 @@ func (g *Generator) AsOn(comment string) {
 	}
 }
 
+// Remember makes g remember a time of the database's clock that was read at most age ago.
+func (g *Generator) Remember(now time.Time, age time.Duration) { g.remember(now, age) }
+
 // Now returns the current time by the database's clock, as far as g knows it.
 func (g *Generator) Now() time.Time { return g.now() }
 
