@@ -242,7 +242,7 @@ func checkReplicas(client redis.UniversalClient, c series.Replicas) error {
 	}
 	longest := cmp.Or(series.ReadTimeout(client)/2, series.AnswerTime/4)
 	return refuseIf(c.Timeout > longest,
-		"serial: WithReplicas(%d, %v): want timeouts up to %v, half of the client's read timeout",
+		"serial: WithReplicas(%d, %v): want timeouts up to %v, half of the client's read timeout (2.5s at most)",
 		c.N, c.Timeout, longest)
 }
 

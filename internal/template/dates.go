@@ -231,7 +231,7 @@ func (d *Dates) Find(text string) (*calendar.Span, error) {
 	return &s, nil
 }
 
-// first returns the first instant from 1970 on at which a date is printed.
+// first returns the first instant at which a date is printed. Periods before 1970 do not count.
 func (d *Dates) first(s string) (time.Time, error) {
 	c := d.calendar
 	r, err := d.read(s)
@@ -260,7 +260,7 @@ func (d *Dates) first(s string) (time.Time, error) {
 		for j := range times {
 			switch p := finest.Beginning(wall.Add(time.Duration(j) * step)); {
 			case p.Start >= p.End: // clocks skipped the period
-			case p.End <= 0: // no number was issued before 1970
+			case p.End <= 0 && !c.HasPeriod(time.Unix(p.Start, 0)):
 				early = "the %[1]s is before 1970"
 			default:
 				return time.Unix(p.Start, 0), nil
