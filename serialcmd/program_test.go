@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"testing"
@@ -17,9 +19,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/serialcmd"
 	"github.com/dailyserial/serial/serialtest"
 )
+
+func TestMain(m *testing.M) {
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // starts a goroutine that must not belong to a bubble
+	_, _ = net.LookupHost("localhost")                   // creates a channel that must not belong to a bubble
+	os.Exit(m.Run())
+}
 
 var noon = time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
 
@@ -66,31 +75,33 @@ func (r *register) Explanations(context.Context, string, time.Time) iter.Seq2[se
 // If a ledger fails, its own error must be the last line, unchanged. The line before it must contain the remedy of that
 // error, or the advice to wait, and the command that takes the series out of its ledger.
 func TestLedgerFails(t *testing.T) {
-	var failed error
-	gen, _ := serialtest.New(t, noon, serial.WithLedger(ledger(func(context.Context, serial.Reservation) (int64, error) {
-		return 0, failed
-	}), 10))
-	const leave = "; or, to stop using it at the risk of duplicates, stop the service, remove WithLedger from it, and " +
-		"run: serial takeover -leave-ledger -tz 'UTC' IS SEQ, where SEQ is the last sequence reserved in the ledger for " +
-		"the current period, or 0\n"
-	away := errors.New("no route to the database")
-	for err, remedy := range map[error]string{
-		away: "wait until its database works again", unfit{away}: "call CreateTable",
-	} {
-		failed = err
-		_, stderr := exits(t, gen, 1, "", "next IS")
-		require.True(t, strings.HasPrefix(stderr, "orders-serial: the ledger failed: "+remedy+leave), stderr)
-		require.Regexp(t, away.Error()+`\n$`, stderr)
-		require.Equal(t, 2, strings.Count(stderr, "\n"))
-	}
-	failed = serial.Reservation{}.Check("months", "") // a different calendar, so waiting would not help
-	_, stderr := exits(t, gen, 1, "", "next PO")
-	require.NotContains(t, stderr, "the ledger failed")
+	race.Bubble(t, func(t *testing.T) {
+		var failed error
+		gen, _ := serialtest.New(t, noon, serial.WithLedger(ledger(func(context.Context, serial.Reservation) (int64, error) {
+			return 0, failed
+		}), 10))
+		const leave = "; or, to stop using it at the risk of duplicates, stop the service, remove WithLedger from it, and " +
+			"run: serial takeover -leave-ledger -tz 'UTC' IS SEQ, where SEQ is the last sequence reserved in the ledger for " +
+			"the current period, or 0\n"
+		away := errors.New("no route to the database")
+		for err, remedy := range map[error]string{
+			away: "wait until its database works again", unfit{away}: "call CreateTable",
+		} {
+			failed = err
+			_, stderr := exits(t, gen, 1, "", "next IS")
+			require.True(t, strings.HasPrefix(stderr, "orders-serial: the ledger failed: "+remedy+leave), stderr)
+			require.Regexp(t, away.Error()+`\n$`, stderr)
+			require.Equal(t, 2, strings.Count(stderr, "\n"))
+		}
+		failed = serial.Reservation{}.Check("months", "") // a different calendar, so waiting would not help
+		_, stderr := exits(t, gen, 1, "", "next PO")
+		require.NotContains(t, stderr, "the ledger failed")
 
-	failed = away
-	stdout, stderr := exits(t, gen, 1, "AA202110240001\nIS202110240007\n", "import")
-	require.Regexp(t, `^failed AA .*\nnot raised IS .*\n$`, stdout)
-	require.Contains(t, stderr, "run: serial takeover -leave-ledger -tz 'UTC' AA SEQ, where")
+		failed = away
+		stdout, stderr := exits(t, gen, 1, "AA202110240001\nIS202110240007\n", "import")
+		require.Regexp(t, `^failed AA .*\nnot raised IS .*\n$`, stdout)
+		require.Contains(t, stderr, "run: serial takeover -leave-ledger -tz 'UTC' AA SEQ, where")
+	})
 }
 
 // An unfit error has a remedy, as the error of sqlledger for a missing table does.
@@ -117,12 +128,14 @@ func TestRegisterFails(t *testing.T) {
 
 // If no replica confirms a raise, a failover may undo it. So the user's reason must not be stored.
 func TestReasonOfUnconfirmedRaise(t *testing.T) {
-	gen, _ := serialtest.New(t, noon, serial.WithReplicas(1, 100*time.Millisecond))
-	r := new(register)
-	stdout, stderr := exits(t, gen, 1, "", "raise IS 10 -reason moved -by Ada", serialcmd.WithRegister(r))
-	require.Regexp(t, `\n1,10,raised,,.*,true\n$`, stdout)
-	require.Contains(t, stderr, "not replicated")
-	require.Empty(t, r.all)
+	race.Bubble(t, func(t *testing.T) {
+		gen, _ := serialtest.New(t, noon, serial.WithReplicas(1, 100*time.Millisecond))
+		r := new(register)
+		stdout, stderr := exits(t, gen, 1, "", "raise IS 10 -reason moved -by Ada", serialcmd.WithRegister(r))
+		require.Regexp(t, `\n1,10,raised,,.*,true\n$`, stdout)
+		require.Contains(t, stderr, "not replicated")
+		require.Empty(t, r.all)
+	})
 }
 
 // Before Main returns, the generator's hooks must have received the unused numbers.
@@ -146,20 +159,22 @@ func TestFlush(t *testing.T) {
 
 // If a hook does not return, the skipped numbers must still be printed and stored.
 func TestHookHangs(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	release := make(chan struct{})
-	defer close(release)
-	gen, _ := serialtest.New(t, noon, serial.WithHooks(serial.Hooks{Unused: func(context.Context, serial.Explanation) {
-		time.AfterFunc(100*time.Millisecond, cancel) // like a signal, so that the command waits only for a second
-		<-release
-	}}))
-	r := new(register)
-	var out, errs bytes.Buffer
-	p := &process{Args: strings.Fields("raise IS 5 -reason moved -by Ada"), Stdout: &out, Stderr: &errs, Context: ctx}
-	require.Equal(t, 1, serialcmd.Main(gen, p, serialcmd.WithRegister(r)))
-	require.Regexp(t, `first,last,.*\n1,5,moved,Ada,[^,]*,false\n$`, out.String())
-	require.Contains(t, errs.String(), "gave up waiting until all unused numbers are reported")
-	require.Len(t, r.all, 1)
+	race.Bubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		release := make(chan struct{})
+		defer close(release)
+		gen, _ := serialtest.New(t, noon, serial.WithHooks(serial.Hooks{Unused: func(context.Context, serial.Explanation) {
+			time.AfterFunc(100*time.Millisecond, cancel) // like a signal, so that the command waits only for a second
+			<-release
+		}}))
+		r := new(register)
+		var out, errs bytes.Buffer
+		p := &process{Args: strings.Fields("raise IS 5 -reason moved -by Ada"), Stdout: &out, Stderr: &errs, Context: ctx}
+		require.Equal(t, 1, serialcmd.Main(gen, p, serialcmd.WithRegister(r)))
+		require.Regexp(t, `first,last,.*\n1,5,moved,Ada,[^,]*,false\n$`, out.String())
+		require.Contains(t, errs.String(), "gave up waiting until all unused numbers are reported")
+		require.Len(t, r.all, 1)
+	})
 }
 
 // In a printed command, the operator must have to insert the time zone, unless the name of the zone stands for the same
@@ -197,6 +212,7 @@ func TestCompletion(t *testing.T) {
 		"fish": `source $argv[1]; complete -C (string join " " -- $argv[2..-1]) | string replace -r '\t.*' ''; true`,
 	} {
 		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
 			stdout, _ := exits(t, gen, 0, "", "completion "+shell)
 			if _, err := exec.LookPath(shell); err != nil {
 				require.NotEqual(t, "1", os.Getenv("SERIAL_REQUIRE_SHELLS"), err)

@@ -261,7 +261,7 @@ func requireUnreachable(t *testing.T, err error) {
 // While Redis is stopped, calls must fail. After Start, the first call must succeed, even on connections that were
 // idle.
 func TestStopAndStart(t *testing.T) {
-	everywhere(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		gen, r := serialtest.New(t, noon)
 		rdb := r.Client().(*redis.Client)
 		require.NoError(t, rdb.Set(t.Context(), "own", "kept", 0).Err())

@@ -21,6 +21,10 @@ import (
 
 // Numbers are issued in batches of 100,000. Each batch must be printed before the next one is requested.
 func TestBatches(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("issues 250,000 numbers")
+	}
 	_, e, day := issued(t, 0)
 	next := []string{"next", "-template", "{type}{date:yyyyMMdd}{seq:6}", "-n", "150000", "IS"}
 	numbers := func(first, last int) string {
@@ -195,6 +199,7 @@ func utf16Text(order binary.AppendByteOrder, text string) string {
 // Numbers and explanations may be in lines or in CSV, with any separator that spreadsheets use, in UTF-8 or UTF-16, in
 // reads of any size, and enclosed in ="…".
 func TestInput(t *testing.T) {
+	t.Parallel()
 	_, e, day := issued(t, 2)
 	one, two := "IS"+day+"0001", "IS"+day+"0002"
 	file := t.TempDir() + "/one.txt"
@@ -224,8 +229,12 @@ func TestInput(t *testing.T) {
 		{explained, "first\tlast\treason\tby\n2\t 2 \tvoid, both\tAda\n"},
 		{explained, "sep=;\r\nreason;number\r\nvoid;=\"" + two + "\"\n"},
 	} {
-		for _, text := range []string{row.text, "\ufeff" + row.text, utf16Text(binary.LittleEndian, row.text),
-			utf16Text(binary.BigEndian, row.text)} {
+		texts := []string{row.text, "\ufeff" + row.text, utf16Text(binary.LittleEndian, row.text),
+			utf16Text(binary.BigEndian, row.text)}
+		if testing.Short() {
+			texts = texts[:1]
+		}
+		for _, text := range texts {
 			for _, stdin := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text))} {
 				var out, errs bytes.Buffer
 				require.Equal(t, 0, start(t.Context(), e, row.args, stdin, &out, &errs), "%q: %s%s", text, &out, &errs)
@@ -283,6 +292,9 @@ func TestInputRefused(t *testing.T) {
 // A closing quote is missing, so the rest of the file is one field. After 1 MB, this must cause an error, so that the
 // command does not need much memory.
 func TestLongFields(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads 40 MB")
+	}
 	_, e, day := issued(t, 1)
 	one, file := "IS"+day+"0001", t.TempDir()+"/one.txt"
 	require.NoError(t, os.WriteFile(file, []byte(one), 0o600))

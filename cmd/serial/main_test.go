@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -24,8 +23,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv("SERIAL_TEST_MAIN") != "" {
+		main() // for TestBinary; it exits
+	}
 	logging.Disable()                                    // as in Main; TestBinary checks that Main does this
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // starts a goroutine that must not belong to a bubble
+	_, _ = net.LookupHost("localhost")                   // creates a channel that must not belong to a bubble
 	os.Exit(m.Run())
 }
 
@@ -81,28 +84,32 @@ func TestContextEnds(t *testing.T) {
 	require.Contains(t, errs.String(), "context canceled")
 }
 
-// The program must set exit codes, handle signals, and turn off go-redis's log. Tests in this process cannot check
-// this.
+// The program must set exit codes, handle signals, and turn off go-redis's log. Other tests cannot check this. The
+// program is this test binary, see TestMain.
 func TestBinary(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
-		t.Skip("builds the program")
+		t.Skip("waits until the program has tried to connect several times")
 	}
-	binary := filepath.Join(t.TempDir(), "serial.exe")
-	output, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
-	require.NoError(t, err, "%s", output)
+	binary, err := os.Executable()
+	require.NoError(t, err)
+	link := t.TempDir() + "/serial"
 	command := func(url string, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
 		cmd := exec.Command(binary, args...)
-		cmd.Env = append(os.Environ(), "SERIAL_REDIS_URL="+url, "SERIAL_TZ=Asia/Shanghai")
+		cmd.Args[0] = "serial"
+		cmd.Env = append(os.Environ(), "SERIAL_TEST_MAIN=1", "SERIAL_REDIS_URL="+url, "SERIAL_TZ=Asia/Shanghai")
 		var out, errs bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		return cmd, &out, &errs
 	}
-	nobody := "redis://" + unreachable
+	const nobody, shell = "redis://" + unreachable, "/bin/sh"
+	const closed = `^serial: (cannot write to )?stdout.*; nothing was sent\n$`
+	m := miniredis.RunT(t)
 	for _, row := range []struct {
 		code           int
 		stdout, stderr string
 		url            string
-		args           []string
+		args           []string // a command, or a line for the shell
 	}{
 		{0, `^IS\d{8}0001\n$`, `^serial: without a Redis URL.*\n$`, "", []string{"next", "IS"}},
 		{0, `^serial \S+, .*go1\.\S+\n$`, `^$`, "no URL", []string{"version"}},
@@ -110,43 +117,39 @@ func TestBinary(t *testing.T) {
 		{1, `^$`, `^serial: .*is not a number of this scheme.*\n$`, "", []string{"parse", "IS"}},
 		{1, `^$`, `^serial: Redis failed: .*refused.*\n$`, nobody, []string{"next", "IS"}},
 		{1, `^$`, `^serial: Redis failed: .*refused.*\n$`, nobody + "?master_name=m", []string{"next", "IS"}},
+		{1, `^$`, closed, shell, []string{`"$0" next IS >&-`}},
+		{1, `^$`, `^serial: stdout is closed.*; nothing was sent\n$`, shell, []string{`"$0" next -once a IS 1<>/dev/null`}},
+		{1, `^$`, closed, shell, []string{`"$0" next -n 3 IS 1</dev/null`}},
+		{0, `^$`, `^$`, shell, []string{`"$0" next IS >/dev/null`}},
 	} {
-		cmd, out, errs := command(row.url, row.args...)
-		_ = cmd.Run()
-		require.Equal(t, row.code, cmd.ProcessState.ExitCode(), row.args)
-		require.Regexp(t, row.stdout, out.String(), row.args)
-		require.Regexp(t, row.stderr, errs.String(), row.args)
+		t.Run(strings.Join(row.args, " "), func(t *testing.T) {
+			t.Parallel()
+			cmd, out, errs := command(row.url, row.args...)
+			if row.url == shell {
+				if err := os.Symlink(binary, link); runtime.GOOS == "windows" {
+					t.Skip("Windows has no such shell", err)
+				}
+				cmd, out, errs = command("redis://" + m.Addr())
+				cmd.Path, cmd.Args = shell, []string{"sh", "-c", row.args[0], link}
+			}
+			_ = cmd.Run()
+			require.Equal(t, row.code, cmd.ProcessState.ExitCode())
+			require.Regexp(t, row.stdout, out.String())
+			require.Regexp(t, row.stderr, errs.String())
+		})
 	}
 	if runtime.GOOS == "windows" {
-		return // Windows has neither this shell nor signals
+		return // Windows has no signals
 	}
-	m := miniredis.RunT(t)
-	for _, row := range []struct {
-		code   int
-		stderr string
-		line   string
-	}{
-		{1, `^serial: (cannot write to )?stdout.*; nothing was sent\n$`, `"$0" next IS >&-`},
-		{1, `^serial: stdout is closed.*; nothing was sent\n$`, `"$0" next -once a IS 1<>/dev/null`},
-		{1, `^serial: (cannot write to )?stdout.*; nothing was sent\n$`, `"$0" next -n 3 IS 1</dev/null`},
-		{0, `^$`, `"$0" next IS >/dev/null`},
-	} {
-		cmd, _, errs := command("redis://" + m.Addr())
-		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", row.line, binary}
-		_ = cmd.Run()
-		require.Equal(t, row.code, cmd.ProcessState.ExitCode(), row.line)
-		require.Regexp(t, row.stderr, errs.String(), row.line)
-	}
-
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer w.Close()
 	require.NoError(t, r.Close())
-	cmd, _, errs := command("redis://"+m.Addr(), "next", "IS")
+	cmd, _, errs := command("redis://"+m.Addr(), "next", "PO")
 	cmd.Stdout = w // a pipe without a reader
 	_ = cmd.Run()
 	require.Equal(t, 1, cmd.ProcessState.ExitCode())
-	require.Regexp(t, `^serial: the number IS\d{8}0002 was issued but could not be written: .*broken pipe\n$`,
+	require.Regexp(t, `^serial: the number PO\d{8}0001 was issued but could not be written: .*broken pipe\n$`,
 		errs.String())
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")

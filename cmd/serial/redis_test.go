@@ -44,6 +44,10 @@ func TestServers(t *testing.T) {
 
 // If no server can be reached, the error must contain the cause, and must come before the time of a call is over.
 func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("waits until the program has tried to connect several times")
+	}
 	for _, url := range []string{
 		"rediss://" + unreachable, "unix://" + t.TempDir() + "/redis@1.sock",
 		"redis://" + unreachable + "?addr=" + unreachable, "redis://" + unreachable + "?master_name=m",

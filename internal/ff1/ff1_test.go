@@ -3,11 +3,11 @@ package ff1_test
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -27,31 +27,20 @@ func newCipher(t testing.TB, key []byte, radix, width int) *ff1.Cipher {
 // which TestReference compares the package.
 func TestSamples(t *testing.T) {
 	const longKey = "2B7E151628AED2A6ABF7158809CF4F3CEF4359D8D580AA4F7F036D6F04FC6A94"
-	for _, s := range []struct {
-		keySize, radix      int
-		tweak, plain, coded string
-	}{
-		{16, 10, "", "0123456789", "2433477484"},
-		{16, 10, "39383736353433323130", "0123456789", "6124200773"},
-		{16, 36, "3737373770717273373737", "0123456789abcdefghi", "a9tv40mll9kdu509eum"},
-		{24, 10, "", "0123456789", "2830668132"},
-		{24, 10, "39383736353433323130", "0123456789", "2496655549"},
-		{24, 36, "3737373770717273373737", "0123456789abcdefghi", "xbj3kv35jrawxv32ysr"},
-		{32, 10, "", "0123456789", "6657667009"},
-		{32, 10, "39383736353433323130", "0123456789", "1001623463"},
-		{32, 36, "3737373770717273373737", "0123456789abcdefghi", "xs8a0azh2avyalyzuwd"},
+	for size, coded := range map[int][3]string{
+		16: {"2433477484", "6124200773", "a9tv40mll9kdu509eum"},
+		24: {"2830668132", "2496655549", "xbj3kv35jrawxv32ysr"},
+		32: {"6657667009", "1001623463", "xs8a0azh2avyalyzuwd"},
 	} {
-		key, err := hex.DecodeString(longKey[:2*s.keySize])
+		key, err := hex.DecodeString(longKey[:2*size])
 		require.NoError(t, err)
-		tweak, err := hex.DecodeString(s.tweak)
-		require.NoError(t, err)
-		require.Equal(t, s.coded, reference{key, s.radix}.encrypt(tweak, s.plain))
-		if s.radix == 10 {
-			plain, _ := strconv.ParseInt(s.plain, 10, 64)
-			coded, _ := strconv.ParseInt(s.coded, 10, 64)
-			c := newCipher(t, key, 10, len(s.plain))
-			require.Equal(t, coded, c.Encrypt(tweak, plain))
-			require.Equal(t, plain, c.Decrypt(tweak, coded))
+		require.Equal(t, coded[2], reference{key, 36}.encrypt([]byte("7777pqrs777"), "0123456789abcdefghi"))
+		for i, tweak := range []string{"", "9876543210"} {
+			require.Equal(t, coded[i], reference{key, 10}.encrypt([]byte(tweak), "0123456789"))
+			c := newCipher(t, key, 10, 10)
+			require.Equal(t, coded[i], strconv.FormatInt(c.Encrypt([]byte(tweak), 123456789), 10))
+			n, _ := strconv.ParseInt(coded[i], 10, 64)
+			require.EqualValues(t, 123456789, c.Decrypt([]byte(tweak), n))
 		}
 	}
 }
@@ -93,18 +82,18 @@ func TestReference(t *testing.T) {
 
 // New refuses keys of a wrong length. It does not keep the key, and a cipher may be shared by goroutines.
 func TestNew(t *testing.T) {
-	for _, size := range []string{"0", "15", "64"} {
-		n, _ := strconv.Atoi(size)
-		_, err := ff1.New(make([]byte, n), 10, 6)
-		require.EqualError(t, err, "ff1: the key has "+size+" bytes; want 16, 24 or 32")
+	for _, size := range []int{0, 15, 64} {
+		_, err := ff1.New(make([]byte, size), 10, 6)
+		require.EqualError(t, err, fmt.Sprintf("ff1: the key has %d bytes; want 16, 24 or 32", size))
 	}
 	key := []byte("0123456789abcdef")
 	c, same := newCipher(t, key, 10, 9), newCipher(t, bytes.Clone(key), 10, 9)
 	clear(key)
 	var wg sync.WaitGroup
+	defer wg.Wait()
 	for g := range 8 {
 		wg.Go(func() {
-			tweak := []byte(strings.Repeat("serial:{IS}:", g))
+			tweak := bytes.Repeat([]byte("serial:{IS}:"), g)
 			for n := range int64(100) {
 				if coded := c.Encrypt(tweak, n); coded != same.Encrypt(tweak, n) || c.Decrypt(tweak, coded) != n {
 					t.Errorf("%d is encrypted as %d", n, coded)
@@ -112,7 +101,6 @@ func TestNew(t *testing.T) {
 			}
 		})
 	}
-	wg.Wait()
 }
 
 // Each call may allocate once.

@@ -2,6 +2,7 @@ package ff1_test
 
 import (
 	"crypto/aes"
+	"crypto/subtle"
 	"encoding/binary"
 	"math"
 	"math/big"
@@ -34,21 +35,10 @@ func (r reference) ciph(x, y []byte) []byte {
 	if err != nil {
 		panic(err)
 	}
-	out := slices.Clone(x)
-	for i := range out {
-		out[i] ^= y[i]
-	}
+	out := make([]byte, 16)
+	subtle.XORBytes(out, x, y)
 	block.Encrypt(out, out)
 	return out
-}
-
-// prf is algorithm 6.
-func (r reference) prf(x []byte) []byte {
-	y := make([]byte, 16)
-	for block := range slices.Chunk(x, 16) {
-		y = r.ciph(y, block)
-	}
-	return y
 }
 
 // encrypt is algorithm 7. The comments have the numbers of its steps.
@@ -70,8 +60,11 @@ func (r reference) encrypt(tweak []byte, x string) string {
 		}
 		Q = append(Q, byte(i))
 		Q = append(Q, r.num(B).FillBytes(make([]byte, b))...)
-		R := r.prf(append(slices.Clone(P), Q...)) // 6.ii
-		S := slices.Clone(R)                      // 6.iii
+		R := make([]byte, 16) // 6.ii, which is algorithm 6
+		for block := range slices.Chunk(append(slices.Clone(P), Q...), 16) {
+			R = r.ciph(R, block)
+		}
+		S := slices.Clone(R) // 6.iii
 		for j := 1; len(S) < d; j++ {
 			S = append(S, r.ciph(R, binary.BigEndian.AppendUint64(make([]byte, 8), uint64(j)))...)
 		}
