@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,10 +41,7 @@ func (r *run) finish(t *testing.T) {
 	r.await(t, func(p *process) bool { return p.done })
 	r.redis.Deny("")
 	for i, p := range r.processes {
-		limit := expiry + 2*time.Second
-		if r.fault == cancel {
-			limit = patience
-		}
+		limit := map[bool]time.Duration{false: expiry + 2*time.Second, true: patience}[r.fault == cancel]
 		if r.faulty >= 0 && i != r.faulty && !r.arrivesAll && !r.nextDay {
 			require.Less(t, p.doneAt.Sub(r.faultAt), limit, "how long process %d was delayed", i)
 		}
@@ -54,13 +52,11 @@ func (r *run) finish(t *testing.T) {
 	gen := newGenerator(t, r.redis.Client(), r.options(afterAll)...)
 	later := r.nextNumbers(t, gen)
 	slices.Sort(r.issued)
-	var last int64
-	for i, number := range append(r.issued, later[0]) {
-		require.True(t, i == 0 || number > r.issued[i-1], "%v and then %s", r.issued, later[0])
-		if r.has["year"] { // midnight begins another print and no other counter
-			require.Greater(t, sequence(number), last, "%v and then %s", r.issued, later[0])
-			last = sequence(number)
-		}
+	all := append(slices.Clone(r.issued), later[0])
+	for i, number := range all[1:] {
+		require.Greater(t, number, all[i], all)
+		// With a year, midnight begins another print and no other counter.
+		require.True(t, !r.has["year"] || sequence(number) > sequence(all[i]), all)
 	}
 	r.audit(t, gen, append(r.issued, later...))
 	if r.has["Prepare"] {
@@ -177,12 +173,9 @@ func texts(numbers []serial.Number) (all []string) {
 }
 
 // each yields the elements of a slice.
-func each[T any](all []T) func(yield func(T, error) bool) {
+func each[T any](all []T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		for _, e := range all {
-			if !yield(e, nil) {
-				return
-			}
+		for i := 0; i < len(all) && yield(all[i], nil); i++ {
 		}
 	}
 }

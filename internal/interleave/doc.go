@@ -4,5 +4,5 @@
 //
 //	go test ./internal/interleave                       some of the orders, others each time
 //	SERIAL_TEST_LONG=1 go test ./internal/interleave    every order
-//	SERIAL_SEED=7 go test -run TestSome ./internal/interleave   the same random orders again
+//	SERIAL_SEED=7 go test ./internal/interleave         the same orders again
 package interleave

@@ -78,22 +78,6 @@ func (s setting) explore(t *testing.T, most int, random *rand.Rand) (runs, untri
 	return runs, len(todo)
 }
 
-// runRandomly runs a setting in a random order. On average one event in rarely is something else than that a process
-// proceeds.
-func (s setting) runRandomly(t *testing.T, random *rand.Rand, rarely int) {
-	s.run(t, s.has["midnight"], func(_ *run, events []event) *event {
-		others := slices.IndexFunc(events, func(e event) bool { return e.what != proceeds })
-		switch {
-		case others < 0:
-		case random.IntN(rarely) > 0 && others > 0:
-			events = events[:others]
-		default:
-			events = events[others:]
-		}
-		return &events[random.IntN(len(events))]
-	})
-}
-
 // run runs a setting once. choose returns the next event, or nil if nothing is to be held back any more.
 func (s setting) run(t *testing.T, midnight bool, choose func(r *run, events []event) *event) {
 	race.Bubble(t, func(t *testing.T) {
@@ -298,11 +282,9 @@ func (r *run) state() string {
 		}
 		return all
 	}
-	switch {
-	case len(r.processes) == 1:
-		return text(0)
-	case r.has["mixed"], r.has["two starts"], r.has["Raise"], r.has["Takeover"]:
-		return text(0, 1)
+	order := []int{0, 1, 2}[:len(r.processes)]
+	if len(order) != 2 || r.has["mixed"] || r.has["two starts"] || r.has["Raise"] || r.has["Takeover"] {
+		return text(order...)
 	}
 	return min(text(0, 1), text(1, 0))
 }

@@ -155,23 +155,20 @@ const beforeAll, afterAll = -2, -1
 func (r *run) options(i int) []serial.Option {
 	held := ledger{r.ledger, r, i}
 	opts := []serial.Option{serial.WithLocation(time.UTC)}
-	if r.hasLedger(i) {
-		opts = append(opts, serial.WithLedger(held, block))
-	}
-	if r.has["floor"] {
-		opts = append(opts, serial.WithFloor(held.floor))
-	}
-	if r.has["shared"] {
-		opts = append(opts, serial.WithSharedCounter())
-	}
-	if r.has["year"] {
-		opts = append(opts, serial.WithPeriod(serial.PerYear))
-	}
-	if r.has["two starts"] && r.isOperator(i) || r.has["Prepare"] {
-		opts = append(opts, serial.WithStart(lateStart))
-	}
-	if r.has["Takeover"] && r.isOperator(i) {
-		opts = append(opts, serial.WithLocation(west))
+	for _, o := range []struct {
+		used   bool
+		option serial.Option
+	}{
+		{r.hasLedger(i), serial.WithLedger(held, block)},
+		{r.has["floor"], serial.WithFloor(held.floor)},
+		{r.has["shared"], serial.WithSharedCounter()},
+		{r.has["year"], serial.WithPeriod(serial.PerYear)},
+		{r.has["two starts"] && r.isOperator(i) || r.has["Prepare"], serial.WithStart(lateStart)},
+		{r.has["Takeover"] && r.isOperator(i), serial.WithLocation(west)},
+	} {
+		if o.used {
+			opts = append(opts, o.option)
+		}
 	}
 	return append(opts, serial.WithHooks(serial.Hooks{Unused: func(_ context.Context, e serial.Explanation) {
 		r.mu.Lock()
@@ -292,18 +289,12 @@ func (r *run) lose(key string) {
 
 // record returns the key of the record.
 func (r *run) record() string {
-	if r.has["shared"] {
-		return "serial:{*}"
-	}
-	return "serial:{IS}"
+	return map[bool]string{false: "serial:{IS}", true: "serial:{*}"}[r.has["shared"]]
 }
 
 // counter returns the key of the day's counter.
 func (r *run) counter() string {
-	if r.has["year"] {
-		return r.record() + time.Now().UTC().Format(":2006")
-	}
-	return r.record() + time.Now().UTC().Format(":20060102")
+	return r.record() + time.Now().UTC().Format(map[bool]string{false: ":20060102", true: ":2006"}[r.has["year"]])
 }
 
 // send has a process send a command when it is its turn, or suffer what the run has chosen.
@@ -431,24 +422,18 @@ func (r *run) noteReply(i int, reply string) {
 	r.processes[i].lastReply = reply
 }
 
-// nameOf returns the name of a command of a process, "" if it is not the library's.
+// nameOf describes the purpose of a command of a process. It returns "" if the command is not the library's.
 func (r *run) nameOf(i int, cmd redis.Cmder) string {
-	switch args := cmd.Args(); cmd.Name() {
-	case "set":
+	args := cmd.Args()
+	options, _ := args[len(args)-1].(string)
+	switch {
+	case cmd.Name() == "set":
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.owners[fmt.Sprint(args[2])] = i
 		return "lock"
-	case "eval", "evalsha":
-		return scriptName(args)
-	}
-	return ""
-}
-
-// scriptName describes the purpose of a script.
-func scriptName(args []any) string {
-	options, _ := args[len(args)-1].(string)
-	switch {
+	case !strings.HasPrefix(cmd.Name(), "eval"):
+		return ""
 	case fmt.Sprint(args[2]) == "1":
 		return fmt.Sprint("release ", args[3])
 	case strings.HasPrefix(options, "{"):
@@ -465,14 +450,12 @@ type ledger struct {
 }
 
 func (l ledger) Reserve(ctx context.Context, reservation serial.Reservation) (int64, error) {
-	return l.ask(ctx, "reserve", func() (int64, error) {
-		return l.Ledger.Reserve(context.WithoutCancel(ctx), reservation)
-	})
+	return l.ask(ctx, "reserve", func(ctx context.Context) (int64, error) { return l.Ledger.Reserve(ctx, reservation) })
 }
 
 // floor returns the greatest number issued, and more if others may have been issued that were lost.
 func (l ledger) floor(ctx context.Context, _ string, start time.Time) (int64, error) {
-	return l.ask(ctx, "floor", func() (last int64, err error) {
+	return l.ask(ctx, "floor", func(context.Context) (last int64, err error) {
 		l.r.mu.Lock()
 		defer l.r.mu.Unlock()
 		for _, number := range l.r.issued {
@@ -480,22 +463,18 @@ func (l ledger) floor(ctx context.Context, _ string, start time.Time) (int64, er
 				last = max(last, sequence(number))
 			}
 		}
-		if l.r.isLost {
-			last += margin
-		}
-		return last, nil
+		return last + map[bool]int64{true: margin}[l.r.isLost], nil
 	})
 }
 
-func (l ledger) ask(ctx context.Context, name string, reply func() (int64, error)) (n int64, err error) {
+func (l ledger) ask(ctx context.Context, name string, reply func(context.Context) (int64, error)) (n int64, err error) {
 	if l.i < 0 {
-		return reply()
+		return reply(ctx)
 	}
-	err = l.r.send(ctx, l.i, name, func(context.Context) error {
-		n, err = reply()
+	if err = l.r.send(ctx, l.i, name, func(ctx context.Context) error {
+		n, err = reply(ctx)
 		return err
-	})
-	if err != nil {
+	}); err != nil {
 		return 0, err
 	}
 	l.r.noteReply(l.i, fmt.Sprint(name, " ", n))

@@ -10,13 +10,13 @@ import (
 func TestCalls(t *testing.T) {
 	// One call is in flight while three others wait, for which something changes.
 	share := func(number, change string) string {
-		return "delay 2ms; meanwhile next → [29] after 2ms" + strings.Repeat("; meanwhile next → "+number, 3) +
+		return "run 2ms; meanwhile next → [29] after 2ms" + strings.Repeat("; meanwhile next → "+number, 3) +
 			"; sleep 3ms; " + change
 	}
 	playAll(t, map[string]scenario{
 		"only calls for the same type share a request": {"", "next → 1 opened; type AB; next → 1 opened; type IS; " +
-			"delay 2ms; meanwhile next → 2 after 2ms; meanwhile next → 3 after 4ms; request id; meanwhile next → 5 after 4ms; " +
-			"request; type AB; meanwhile next → 2 after 4ms; type IS; meanwhile next → 4 after 4ms; sleep 9ms; delay 0s; " +
+			"run 2ms; meanwhile next → 2 after 2ms; meanwhile next → 3 after 4ms; request id; meanwhile next → 5 after 4ms; " +
+			"request; type AB; meanwhile next → 2 after 4ms; type IS; meanwhile next → 4 after 4ms; sleep 9ms; run 0s; " +
 			"request id; next → 5 repeated; runs → 8"},
 		"calls share a request, and the clock leaves the span": {"skewed",
 			"issue 1; " + share("[123] of 20000102.*", "clock 24h") + "; sleep 1s; offsets → 1; get serial:{IS}:20000102 → 3"},
@@ -46,7 +46,10 @@ func TestCalls(t *testing.T) {
 
 		"GET is denied":              {"", "issue 1; deny GET; next → NOPERM.*"},
 		"the last day has ended":     {"over", "next → over"},
-		"the date cannot be printed": {"unprintable", "next → unprintable"},
+		"the date cannot be printed": {"", "print unprintable; next → unprintable"},
+		"a floor below 0":            {"floor -1", "next → answered -1: want 0 to 10001"},
+		"a floor above the limit":    {"floor 10001", "next → exhausted"}, // it may be that of another generator
+		"a floor above any limit":    {"floor 10002", "next → answered 10002: want 0 to 10001"},
 		"several numbers, and too few": {"",
 			"issue 1; counter 9997; take 3 → exhausted; get serial:{IS}:20000101 → 9997"},
 		// A stored number must be confirmed in each repetition, but reading needs no confirmation.

@@ -3,13 +3,13 @@ package series
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,22 +34,19 @@ type fixture struct {
 	*Series
 	t         *testing.T
 	redis     *redismemory.Redis
-	typ       string                                      // of the calls, "IS" if it is ""
-	request   string                                      // ID of the calls' requests, "" for none
-	elsewhere bool                                        // the lock is on other servers
-	floor     func(context.Context) (used int64, _ error) // nil for none
-	all       sync.WaitGroup                              // calls in the background
+	typ       string         // of the calls, "IS" if it is ""
+	request   string         // ID of the calls' requests, "" for none
+	elsewhere bool           // the lock is on other servers
+	all       sync.WaitGroup // calls in the background
+	issued    sync.Map       // numbers of the results
+	granted   atomic.Value   // options of the last grant
+	ahead     atomic.Int64   // difference of the server's clock from the bubble, a duration
 
-	mu      sync.Mutex
-	gaps    []string
-	issued  map[string]bool   // numbers of the results
-	counts  map[string]int    // events by name
-	granted string            // options of the last grant
-	ahead   time.Duration     // difference of the server's clock from the bubble
-	moved   bool              // the clock was moved for one attempt
-	delay   time.Duration     // of each request without a grant
-	plans   map[string]string // outcomes of the next attempts by name, separated by commas; the last one stays
-	ledger  map[string]int64  // last sequence in the ledger, by label
+	mu     sync.Mutex
+	gaps   []string
+	counts map[string]int    // events by name
+	plans  map[string]string // outcomes of the next attempts by name, separated by commas; the last one stays
+	ledger map[string]int64  // last sequence in the ledger, by label
 }
 
 // inBubble runs f with a fixture in a bubble. settings are separated by commas, such as "ledger 2s, floor 7".
@@ -57,16 +54,15 @@ func inBubble(t *testing.T, settings string, f func(t *testing.T, x *fixture)) {
 	t.Helper()
 	race.Bubble(t, func(t *testing.T) {
 		x := &fixture{t: t, redis: redismemory.Start(t), counts: map[string]int{}, plans: map[string]string{},
-			issued: map[string]bool{}, ledger: map[string]int64{}}
-		report := func(g Gap) {
-			x.mu.Lock()
-			defer x.mu.Unlock()
-			x.gaps = append(x.gaps, fmt.Sprintf("%s %d-%d", causes[g.Cause], g.First, g.Last))
-		}
+			ledger: map[string]int64{}}
 		c := Config{Client: x.redis.Client(redistest.Hook(x.around)), Prefix: "serial", Counts: "days", PrintMark: "aa",
-			Limit: 9999, Block: 10, MaxSkew: time.Hour, Key: "plain", OnceFor: 48 * time.Hour, Explain: report,
-			Pending: func(n int) { x.count("pending", n) }}
-		c.setCalendar(calendar.Day)
+			Limit: 9999, Largest: 10001, Block: 10, MaxSkew: time.Hour, Key: "plain", OnceFor: 48 * time.Hour, Explain: x.report,
+			Pending: x.pend}
+		c.Calendar = calendar.Calendar{Location: time.UTC, Unit: calendar.Day}
+		c.SpanAt = func(at time.Time) (calendar.Span, error) {
+			_, err := x.next(t.Context(), "print")
+			return wholePeriod(&c.Calendar, at), err
+		}
 		for setting := range strings.SplitSeq(settings, ", ") {
 			x.set(&c, setting)
 		}
@@ -82,14 +78,10 @@ func inBubble(t *testing.T, settings string, f func(t *testing.T, x *fixture)) {
 	})
 }
 
-// setCalendar makes a span last one period.
-func (c *Config) setCalendar(unit calendar.Unit) {
-	c.Calendar = calendar.Calendar{Location: time.UTC, Unit: unit}
-	c.Seconds = unit == calendar.Second
-	c.SpanAt = func(at time.Time) (calendar.Span, error) {
-		p := *c.Calendar.At(at)
-		return calendar.Span{Period: p, From: p.Start, To: p.End, Date: p.Label}, nil
-	}
+// wholePeriod returns a span that lasts one period.
+func wholePeriod(c *calendar.Calendar, at time.Time) calendar.Span {
+	p := *c.At(at)
+	return calendar.Span{Period: p, From: p.Start, To: p.End, Date: p.Label}
 }
 
 // set applies a setting.
@@ -97,36 +89,29 @@ func (x *fixture) set(c *Config, setting string) {
 	name, value, _ := strings.Cut(setting, " ")
 	number, _ := strconv.ParseInt(value, 10, 64)
 	duration, _ := time.ParseDuration(value)
-	day := c.SpanAt
 	switch name {
 	case "base":
 		c.Base = number
 	case "elsewhere":
 		x.elsewhere = true
 	case "floor":
-		if x.floor == nil {
-			x.floor = func(context.Context) (int64, error) { return number, nil }
-		}
 		c.Floor = func(ctx context.Context, typ string, start time.Time) (int64, error) {
 			require.Equal(x.t, "IS 2000-01-01 00:00 UTC", typ+start.Format(" 2006-01-02 15:04 MST"))
 			x.count("asked", 1)
-			if _, err := x.next("floor"); err != nil {
-				return 0, err
-			}
-			return x.floor(ctx)
+			_, err := x.next(ctx, "floor")
+			return number, err
 		}
 	case "hours": // the numbers of a day print the hour
 		c.SpanAt = func(at time.Time) (calendar.Span, error) {
-			span, err := day(at)
-			hour := at.Truncate(time.Hour)
+			span, hour := wholePeriod(&c.Calendar, at), at.Truncate(time.Hour)
 			span.From, span.To, span.Date = hour.Unix(), hour.Unix()+3600, hour.Format("15")
-			return span, err
+			return span, nil
 		}
 	case "ledger": // replies after some time
-		c.Reserve = func(_ context.Context, _, label string, above, n int64) (int64, error) {
+		c.Reserve = func(ctx context.Context, _, label string, above, n int64) (int64, error) {
 			x.count("asked", 1)
 			time.Sleep(duration)
-			if _, err := x.next("ledger"); err != nil {
+			if _, err := x.next(ctx, "ledger"); err != nil {
 				return 0, err
 			}
 			x.mu.Lock()
@@ -140,16 +125,11 @@ func (x *fixture) set(c *Config, setting string) {
 	case "replica": // the Redis in memory has no WAIT
 		c.Replicas = Replicas{N: 1, Timeout: time.Second}
 	case "seconds":
-		c.setCalendar(calendar.Second)
+		c.Calendar.Unit, c.Seconds = calendar.Second, true
 	case "shared":
 		c.Shared = true
 	case "skewed":
 		c.MaxSkew = -1
-	case "unprintable":
-		c.SpanAt = func(at time.Time) (calendar.Span, error) {
-			span, _ := day(at)
-			return span, errors.New("unprintable")
-		}
 	default:
 		require.Empty(x.t, setting)
 	}
@@ -158,8 +138,18 @@ func (x *fixture) set(c *Config, setting string) {
 // process returns the fixture of another process with the same settings.
 func (x *fixture) process() *fixture {
 	return &fixture{Series: New(*x.Config), t: x.t, redis: x.redis, request: x.request, elsewhere: true,
-		counts: map[string]int{}, issued: map[string]bool{}}
+		counts: map[string]int{}}
 }
+
+// report and pend receive gaps, and changes in the number of gaps that may still be reported.
+
+func (x *fixture) report(g Gap) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.gaps = append(x.gaps, fmt.Sprintf("%s %d-%d", causes[g.Cause], g.First, g.Last))
+}
+
+func (x *fixture) pend(n int) { x.count("pending", n) }
 
 func (x *fixture) count(event string, n int) {
 	x.mu.Lock()
@@ -167,9 +157,10 @@ func (x *fixture) count(event string, n int) {
 	x.counts[event] += n
 }
 
-// next takes the next outcome of a plan. It may begin with the time until then, or with the difference of the server's
-// clock during the attempt, which has a sign. After "ran", the attempt has had its effect before it fails.
-func (x *fixture) next(plan string) (runs bool, err error) {
+// next takes the next outcome of a plan. It may begin with the time until then, or with a new difference of the server's
+// clock, which has a sign. After "ran", the attempt has had its effect before it fails. After "hangs", it fails when its
+// context ends.
+func (x *fixture) next(ctx context.Context, plan string) (runs bool, err error) {
 	x.mu.Lock()
 	outcome, rest, more := strings.Cut(x.plans[plan], ", ")
 	if more {
@@ -179,56 +170,29 @@ func (x *fixture) next(plan string) (runs bool, err error) {
 	word, text, _ := strings.Cut(outcome, " ")
 	if d, err := time.ParseDuration(word); err == nil {
 		if outcome = text; strings.ContainsAny(word[:1], "+-") {
-			x.redis.SetTime(time.Now().Add(d))
-			x.moved = true
+			x.do("clock " + word)
 		} else {
 			time.Sleep(d)
 		}
 	}
-	failure, runs := strings.CutPrefix(outcome, "ran ")
-	switch failure {
-	case "", "success":
-		return true, nil
-	case "taken":
-		return false, ErrTaken
-	case "silence":
-		return false, ErrNoAnswer
-	case "timeout":
-		return runs, os.ErrDeadlineExceeded
-	case "EOF":
-		return runs, io.EOF
+	failure, hangs := strings.CutPrefix(outcome, "hangs ")
+	if hangs {
+		<-ctx.Done()
 	}
-	return runs, redisError(failure)
+	failure, runs = strings.CutPrefix(failure, "ran ")
+	errs := map[string]error{"": nil, "success": nil, "taken": ErrTaken, "silence": ErrNoAnswer, "EOF": io.EOF,
+		"timeout": os.ErrDeadlineExceeded, "canceled": ctx.Err()}
+	err, known := errs[failure]
+	if !known {
+		err = redisError(failure)
+	}
+	return runs || err == nil, err
 }
 
 type redisError string
 
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
-
-// issue requests a number with the same four steps as a Generator.
-func (x *fixture) issue(ctx context.Context) (n Numbers, call *Call, err error) {
-	call, err = x.NewCall(ctx, cmp.Or(x.typ, "IS"), x.request, 1)
-	if err != nil {
-		return n, call, err
-	}
-	defer call.End(&err)
-	for {
-		out := call.Take(ctx)
-		if out.Step == Missing {
-			out = call.Lock(ctx, x, out)
-		}
-		if out.Step == Locked {
-			out = call.Open(ctx, out)
-		}
-		if out.Step == Wait {
-			out = call.Wait(ctx)
-		}
-		if out.Step == Done {
-			return out.Numbers, call, out.Err
-		}
-	}
-}
 
 // call returns a call for n numbers.
 func (x *fixture) call(n int) *Call {
@@ -245,8 +209,9 @@ func (x *fixture) Try(
 	if behind != nil {
 		x.count("checks", 1)
 	}
-	if _, err = x.next("lock"); err == redisError("other") { // another process opens the period in the meantime
-		_, _, err = x.process().issue(ctx)
+	if _, err = x.next(ctx, "lock"); err == redisError("other") { // another process opens the period in the meantime
+		err = nil
+		x.process().do("next")
 	}
 	if sent = behind != nil && !x.elsewhere; sent {
 		x.Wire().Start(ctx, x.Wire().Node(ctx, tag), behind)
@@ -278,26 +243,18 @@ func (x *fixture) around(ctx context.Context, cmds []redis.Cmder, next redis.Pro
 	}
 	args, plan := cmds[0].Args(), "run"
 	options, _ := args[len(args)-1].(string)
-	x.mu.Lock()
-	delay := x.delay
-	if x.counts["runs"]++; strings.Contains(options, `"grant"`) {
-		x.granted, plan, delay = options, "grant", 0
-		x.counts["grants"]++
+	x.count("runs", 1)
+	if strings.Contains(options, `"grant"`) {
+		plan = "grant"
+		x.count("grants", 1)
+		x.granted.Store(options)
 	}
-	x.mu.Unlock()
-	time.Sleep(delay)
-	runs, err := x.next(plan)
-	x.mu.Lock()
-	if x.ahead != 0 {
-		x.redis.SetTime(time.Now().Add(x.ahead))
+	runs, err := x.next(ctx, plan)
+	if ahead := x.ahead.Load(); ahead != 0 {
+		x.redis.SetTime(time.Now().Add(time.Duration(ahead)))
 	}
-	x.mu.Unlock()
 	if runs {
 		err = cmp.Or(next(ctx, cmds), err)
-	}
-	if x.moved {
-		x.redis.SetTime(time.Time{})
-		x.moved = false
 	}
 	for _, cmd := range cmds {
 		if err != nil {
@@ -314,8 +271,6 @@ func (x *fixture) play(steps string) {
 		action, want, checked := strings.Cut(step, " →")
 		check := func(action string) {
 			switch got := x.do(action); {
-			case action == "granted":
-				require.Contains(x.t, got, want[1:], step)
 			case checked && want == "":
 				require.Empty(x.t, got, step)
 			case checked:
@@ -346,29 +301,18 @@ func (x *fixture) do(action string) string {
 		time.Sleep(duration)
 	case "freeze": // stops the clock of the server
 		x.redis.SetTime(time.Now().Add(duration))
-	case "clock", "delay", "grant", "lock", "run", "floor", "ledger": // see fixture
+	case "grant", "lock", "run", "floor", "ledger", "print": // see fixture
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		switch word {
-		case "clock":
-			x.ahead = duration
-		case "delay":
-			x.delay = duration
-		default:
-			x.plans[word] = rest
+		x.plans[word] = rest
+	case "clock": // sets the difference of the server's clock
+		if x.ahead.Store(int64(duration)); duration == 0 {
+			x.redis.SetTime(time.Time{}) // that of the bubble
 		}
 	case "request":
 		x.request = rest
 	case "type":
 		x.typ = rest
-	case "hang": // The floor answers when its context ends, if need be with an error of its own.
-		x.floor = func(ctx context.Context) (int64, error) {
-			<-ctx.Done()
-			if rest != "" {
-				return 0, redisError(rest)
-			}
-			return 0, ctx.Err()
-		}
 	case "unset": // the process has no floor any more
 		x.Config.Floor = nil
 	case "deny": // as an ACL does
@@ -403,7 +347,7 @@ func (x *fixture) do(action string) string {
 		require.NoError(x.t, err)
 		return fmt.Sprint(reading.Last)
 	case "granted": // the options of the last grant
-		return x.granted
+		return x.granted.Load().(string)
 	case "gaps":
 		x.mu.Lock()
 		defer x.mu.Unlock()
@@ -418,25 +362,41 @@ func (x *fixture) do(action string) string {
 	return ""
 }
 
-// result requests a number, and returns a description of the result. limit is the time until its context ends, 0 for
-// none.
+// result requests a number with the same four steps as a Generator, and describes the result. limit is the time until
+// its context ends, 0 for none.
 func (x *fixture) result(limit time.Duration) string {
 	ctx, cancel := x.t.Context(), func() {}
 	if limit > 0 {
 		ctx, cancel = context.WithTimeout(ctx, limit)
 	}
 	defer cancel()
-	began := time.Now()
-	n, call, err := x.issue(ctx)
-	if err != nil {
-		return err.Error() + after(began)
+	call, err := x.NewCall(ctx, cmp.Or(x.typ, "IS"), x.request, 1)
+	require.NoError(x.t, err)
+	began, out := time.Now(), Outcome{Step: Again}
+	for out.Step != Done {
+		if out = call.Take(ctx); out.Step == Missing {
+			out = call.Lock(ctx, x, out)
+		}
+		if out.Step == Locked {
+			out = call.Open(ctx, out)
+		}
+		if out.Step == Wait {
+			out = call.Wait(ctx)
+		}
 	}
+	if call.End(&out.Err); out.Err != nil {
+		return out.Err.Error() + after(began)
+	}
+	n := out.Numbers
 	if call.Events.Offset != call.Events.Before {
 		x.count("offsets", 1)
 	}
 	result := fmt.Sprint(n.Last)
 	number := fmt.Sprint(call.typ, n.Span.Label, n.Last)
-	require.True(x.t, n.Repeated || x.isNew(number), number)
+	if !n.Repeated {
+		_, issued := x.issued.LoadOrStore(number, true)
+		require.False(x.t, issued, number)
+	}
 	if n.Span.Date != today {
 		result += " of " + n.Span.Date
 	}
@@ -451,15 +411,6 @@ func (x *fixture) result(limit time.Duration) string {
 		result += " opened"
 	}
 	return result + after(began)
-}
-
-// isNew reports whether a number is not among the results.
-func (x *fixture) isNew(number string) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	issued := x.issued[number]
-	x.issued[number] = true
-	return !issued
 }
 
 // after describes the time since began. It is rounded if it has a random part.

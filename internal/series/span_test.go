@@ -16,8 +16,7 @@ func TestSpans(t *testing.T) {
 	day := calendar.Calendar{Location: time.UTC, Unit: calendar.Day}
 	c := &Config{Calendar: day, Counts: "days", PrintMark: "aa", Until: 86400 + 3600, Template: `{"}`, Retention: 2,
 		SpanAt: func(at time.Time) (calendar.Span, error) {
-			p := *day.At(at)
-			return calendar.Span{Period: p, From: p.Start, To: p.End, Date: p.Label}, nil
+			return wholePeriod(&day, at), nil
 		}}
 	s := newSpans(c)
 	first := s.at(time.Unix(5, 0))

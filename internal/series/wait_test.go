@@ -14,7 +14,7 @@ func TestWait(t *testing.T) {
 			"lock taken; meanwhile next 40s → other callers held the lock.* after 40s; " +
 				"next → other callers held the lock after 30s"},
 		"the next attempt hangs": {"ledger 6s", "meanwhile next → 1 opened after 6s; " +
-			"meanwhile next → no answer in time.* after 16s; sleep 5s; delay 1m"},
+			"meanwhile next → no answer in time.* after 16s; sleep 5s; run 1m"},
 		"the ledger fails": {"ledger 1s",
 			"ledger broken; meanwhile next → broken after 1s; next → broken after 1s; asked → 1"},
 		"the floor fails": {"floor 0", "floor 1s broken, 1s; meanwhile next → broken after 1s; next → 1 opened after 2s"},

@@ -15,9 +15,10 @@ func TestDo(t *testing.T) {
 		r := x.calls["k"].Result
 		require.False(t, r.Sent.IsZero() || r.Received.Before(r.Sent))
 		require.Equal(t, "local", x.node.Local)
-		c := newCall("none", "plain")
+		c := x.newCall("none", "plain")
 		c.args = func(*wire.Item) []any { return []any{"get", "none"} }
-		require.NoError(t, errOf(x.do(t.Context(), c)), "a null is a reply")
+		_, err := x.do(t.Context(), c)
+		require.NoError(t, err, "a null is a reply")
 		require.Nil(t, c.Result.Value)
 	})
 }

@@ -2,15 +2,12 @@ package wire_test
 
 import (
 	"context"
-	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/internal/wire"
 )
 
@@ -36,7 +33,7 @@ func TestUnknownClient(t *testing.T) {
 		replicas := wire.Replicas{N: 1, Timeout: time.Second}
 		x.Client = wire.New(struct{ *redis.Client }{x.redis}, replicas, func() any { return 1 })
 		x.node = x.Node(t.Context(), "")
-		require.Equal(t, 1, x.node.Together())
+		require.Equal(t, 1, *x.node.Together())
 		// One slot less than there are connections.
 		x.play(t, "trip 100ms; hold; queue 0 1 2 3 4 5 6 7 8 9 → 0 / 1 / 2 / 3 / 4; start k confirm; "+
 			"go call a plain then=b → 1; release → ([5-9] / )*incrby:a / ([5-9] / )*b( / [5-9])*; item b → 1; "+
@@ -52,58 +49,44 @@ func TestConfigured(t *testing.T) {
 	}
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ReadTimeout: time.Second})
 	defer cluster.Close()
-	type configured struct {
-		retries int
-		read    time.Duration
-	}
-	for client, want := range map[redis.UniversalClient]configured{
+	for client, want := range map[redis.UniversalClient][2]any{
 		client(0, 0):                             {3, 5 * time.Second},
-		client(-1, -1):                           {0, 0},
-		client(7, 6*time.Second):                 {7, 0},
+		client(-1, -1):                           {0, time.Duration(0)},
+		client(7, 6*time.Second):                 {7, time.Duration(0)},
 		cluster:                                  {3, time.Second},
-		struct{ redis.UniversalClient }{cluster}: {3, 0},
+		struct{ redis.UniversalClient }{cluster}: {3, time.Duration(0)},
 	} {
 		retries, read := wire.Configured(client)
-		require.Equal(t, want, configured{retries, read})
+		require.Equal(t, want, [2]any{retries, read})
 	}
 }
 
-// A slot moves between the masters of a real Cluster. Each master must have a separate Node as soon as a master has
-// replied, and every item must reach its key, with and without confirmation by replicas.
+// Keys move between the masters of a Cluster. Each master must have a separate Node as soon as a master has replied, and
+// items with and without confirmation must follow their keys, each by itself. The fault suite moves slots of a real
+// Cluster.
 func TestCluster(t *testing.T) {
-	cluster := redistest.StartReplicatedCluster(t)
-	client, ctx := cluster.Client(t), t.Context()
-	c := wire.New(client, wire.Replicas{N: 1, Timeout: time.Second}, func() any { return new(int) })
-	require.NotSame(t, c.Node(ctx, "k"), c.Node(ctx, "k"), "nobody waits to find out the slots")
-	next := func(key string, confirm bool) {
-		call := newCall(key)
-		call.Confirm = confirm
-		item, _, err := c.Do(ctx, c.Node(ctx, key), call.Item)
-		require.NoError(t, err)
-		require.NoError(t, item.Result.Err)
-		require.NoError(t, item.Result.Unconfirmed)
-	}
-	next("k", true)
-	require.Same(t, c.Node(ctx, "k"), c.Node(ctx, "k"))
-	require.Equal(t, wire.MaxTogether, c.Node(ctx, "k").Together())
-
-	slot := int(client.ClusterKeySlot(ctx, "k").Val())
-	moving, moved := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	counts := make([]int, 8)
-	for i := range counts {
-		all.Go(func() {
-			for key := fmt.Sprintf("{k}%d", i); moving.Err() == nil; counts[i]++ {
-				next(key, i%2 == 0)
-			}
-		})
-	}
-	cluster.MoveSlot(t, slot, 200*time.Millisecond)
-	moved()
-	all.Wait()
-	for i, want := range counts {
-		got, err := client.Get(ctx, fmt.Sprintf("{k}%d", i)).Int()
-		require.NoError(t, err)
-		require.Equal(t, want, got, "each ran once")
-	}
+	inBubble(t, func(t *testing.T, x *fixture) {
+		opt := &redis.ClusterOptions{Dialer: x.dial, PoolSize: 1000}
+		opt.ClusterSlots = func(context.Context) ([]redis.ClusterSlot, error) {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			end := map[bool]int{false: 8191, true: 4000}[x.moved] // of the slots of node 1; k has slot 7629
+			return []redis.ClusterSlot{{Start: 0, End: end, Nodes: []redis.ClusterNode{{Addr: nodes[0]}}},
+				{Start: end + 1, End: 16383, Nodes: []redis.ClusterNode{{Addr: nodes[1]}}}}, nil
+		}
+		client := redis.NewClusterClient(opt)
+		defer client.Close()
+		x.Client = wire.New(client, wire.Replicas{N: 1, Timeout: time.Second}, func() any { return new(int) })
+		node := func(key string) *wire.Node { return x.Node(t.Context(), key) }
+		require.NotSame(t, node("k"), node("k"), "nobody waits to find out the slots")
+		x.set(func() { x.replicas = 1 })
+		x.node = node("k")
+		x.play(t, "call k confirm → 1")
+		require.Same(t, node("k"), node("k"))
+		require.NotSame(t, node("k"), node("a"))
+		x.node = node("k")
+		x.play(t, "reply ASK 1 10.0.0.2:6379; call k → 2; reply 5 MOVED 1 10.0.0.2:6379; call k confirm → 3, soon; move; "+
+			"occupy; start k; start k' confirm; start k''; release; sleep 1s; "+
+			"sent → k k / k / k / k / k / (k wait:1 / )+k wait:1; item k → [45]; item k'' → [45]; item k' → 6; item first → 1")
+	})
 }

@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"math"
 	"net"
@@ -9,8 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -83,7 +82,7 @@ func TestAnsweredCallersShare(t *testing.T) {
 					for range i % 3 {
 						runtime.Gosched()
 					}
-					n, err := x.take(t.Context(), "k")
+					n, err := x.do(t.Context(), x.newCall("k", "merge"))
 					require.NoError(t, err)
 					numbers[n-1] = n
 				}
@@ -118,7 +117,7 @@ func TestCapacity(t *testing.T) {
 	} {
 		defer test.client.Close()
 		n := wire.New(test.client, wire.Replicas{}, func() any { return nil }).Node(t.Context(), "")
-		require.Equal(t, []int{test.together, test.most}, []int{n.Together(), n.MaxPipelines()})
+		require.Equal(t, []int{test.together, test.most}, []int{*n.Together(), *n.MaxPipelines()})
 	}
 }
 
@@ -132,17 +131,10 @@ func TestInFlight(t *testing.T) {
 		"trip 600us; reply 2 ERR no; alone k → ERR no: lost, done; call k → ERR no: lost, done":                 3,
 		"trip 600us; reply LOADING Redis; delay 100us; queue k; sleep 200us; delay 600us; sleep 50ms; delay 0s": 3,
 	} {
-		inBubble(t, func(t *testing.T, x *fixture) {
-			x.play(t, before)
-			x.arrived()
-			x.hold()
-			x.queue(keys(20)...)
-			require.Equal(t, limit, x.count(), before)
-			x.queue(keys(wire.ManyWaiting - 20 + limit - 1)...)
-			require.Equal(t, limit, x.count(), before)
-			x.queue("enough")
-			require.Equal(t, limit+1, x.count(), "enough callers wait")
-		})
+		first, more := strings.Repeat(" k", 20), strings.Repeat(" k", wire.ManyWaiting-20+limit-1)
+		steps := fmt.Sprintf("%s; sent → .*; hold; queue%s; count → %d; queue%s; count → %d; queue k; count → %d", before,
+			first, limit, more, limit, limit+1)
+		inBubble(t, func(t *testing.T, x *fixture) { x.play(t, steps) })
 	}
 }
 
@@ -170,59 +162,14 @@ func TestStalled(t *testing.T) {
 // A hook panics or ends its goroutine, in the goroutine of the queue or of a caller that sends its item itself. Only
 // this pipeline must fail, and its callers must get the panic. The queue must continue.
 func TestHooksThatBreak(t *testing.T) {
-	for broken, breaks := range map[any]func(){"hook": func() { panic("hook") }, wire.ErrEnded: runtime.Goexit} {
-		inBubble(t, func(t *testing.T, x *fixture) {
-			number := 4 // of items in the pipeline that fails
-			x.addHook(func(_ context.Context, cmds []redis.Cmder, next func() error) error {
-				if err := next(); len(cmds) != number {
-					return err
-				}
-				number = 0
-				breaks()
-				return nil
-			})
-			var mu sync.Mutex
-			outcomes := map[any]int{}
-			var all sync.WaitGroup
-			do := func(ctx context.Context, c *call) {
-				all.Go(func() {
-					outcome, events := any(wire.ErrEnded), "lost, done" // if this goroutine is ended
-					defer func() {
-						if p := recover(); p != nil {
-							outcome = p
-						}
-						if outcome == nil {
-							events = "done"
-						}
-						require.Equal(t, events, c.happened())
-						require.Equal(t, outcome != nil, c.Result.Err == wire.ErrEnded)
-						mu.Lock()
-						defer mu.Unlock()
-						outcomes[outcome]++
-					}()
-					_, err := x.do(ctx, c)
-					outcome = err
-				})
-			}
-			x.hold()
-			x.queue("first")
-			for _, key := range keys(10) {
-				do(t.Context(), newCall(key))
-			}
-			synctest.Wait()
-			x.release()
-			all.Wait()
-			require.Equal(t, map[any]int{nil: 6, broken: 4}, outcomes)
-
-			synctest.Wait()
-			number = 1
-			do(context.Background(), newCall("k"))
-			all.Wait()
-			require.Equal(t, map[any]int{nil: 6, broken: 5}, outcomes)
-			require.NoError(t, errOf(x.take(context.Background(), "k")))
-			time.Sleep(wire.StallInterval)
-			synctest.Wait()
-			require.True(t, x.node.Idle())
-		})
-	}
+	const ended = "serial: external code panicked or ended its goroutine"
+	const item, others = "; item a → " + ended + ": lost, done", "; release; item first → 1; item e → 1; alone e → 2"
+	playAll(t, map[string]string{
+		"panic": "hook success, panic, success; occupy; go call a → panic: hook: lost, done; " +
+			"go call b → panic: hook: lost, done; queue c d e" + others + item,
+		"exit": "hook success, exit, success; occupy; go call a → " + ended + ": lost, done; go call b → " + ended +
+			": lost, done; queue c d e" + others + item,
+		"panic of a caller": "hook panic, success; alone a → panic: hook: lost, done; alone a → 2",
+		"exit of a caller":  "hook exit, success; go alone a" + item + "; alone a → 2",
+	})
 }

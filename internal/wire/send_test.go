@@ -3,11 +3,8 @@ package wire_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -105,8 +102,9 @@ func TestValues(t *testing.T) {
 			seen = append(seen, ctx.Value(key{}), limited)
 			return next()
 		})
-		for i, ctx := range contexts(t) {
-			require.NoError(t, errOf(x.take(context.WithValue(ctx, key{}, i), "k")))
+		for i, ctx := range []context.Context{context.Background(), t.Context()} { // the caller sends its item itself, or not
+			_, err := x.do(context.WithValue(ctx, key{}, i), x.newCall("k"))
+			require.NoError(t, err)
 		}
 		require.Equal(t, []any{0, true, 1, true}, seen)
 	})
@@ -115,48 +113,17 @@ func TestValues(t *testing.T) {
 // Hooks fail, no connection is available, or no server can be reached. A call must return in time, and be repeated only
 // if the command was not sent and if there is time.
 func TestHookErrors(t *testing.T) {
-	for faults, steps := range map[string]string{
-		"late": "call k once → context deadline exceeded: lost, done; " +
+	const none = "no connection became free.*, after 9.5s"
+	playAll(t, map[string]string{
+		"late": "hook late; call k once → context deadline exceeded: lost, done; " +
 			"alone k once → context deadline exceeded: lost, done; sent → k / k",
-		"network":                "call k once → read: context deadline exceeded, after 9.5s: lost, done",
-		"no connection":          "call k once → no connection became free.*, after 9.5s",
-		"no connection, success": "alone k once → 1, after about 5s",
+		"network":             "hook network; call k once → read: context deadline exceeded, after 9.5s: lost, done",
+		"no connection":       "hook no connection; call k once → " + none,
+		"no connection, once": "hook no connection, success; alone k once → 1, after about 5s",
 		// The hook does not set the error in the commands of the pipeline.
-		"success, EOF": "occupy; start a once; start b once; release; item a → EOF: lost, done; item b → EOF: lost, done",
-	} {
-		inBubble(t, func(t *testing.T, x *fixture) {
-			faults := strings.Split(faults, ", ")
-			x.addHook(func(ctx context.Context, _ []redis.Cmder, send func() error) error {
-				fault := faults[0]
-				faults = faults[min(1, len(faults)-1):]
-				switch fault {
-				case "success":
-					return send()
-				case "EOF":
-					return io.EOF
-				case "late":
-					_ = send()
-					return context.DeadlineExceeded
-				}
-				<-ctx.Done()
-				if fault == "network" {
-					return &net.OpError{Op: "read", Err: context.DeadlineExceeded}
-				}
-				return ctx.Err()
-			})
-			x.play(t, steps)
-		})
-	}
-	inBubble(t, func(t *testing.T, x *fixture) {
-		time.Sleep(time.Hour) // the idle connection ends
-		x.set(func() { x.noDial = true })
-		for _, ctx := range contexts(t) {
-			start := time.Now()
-			err := errOf(x.take(ctx, "k"))
-			require.Error(t, err)
-			require.LessOrEqual(t, time.Since(start), timeLimit)
-			require.NotErrorIs(t, err, context.DeadlineExceeded)
-		}
+		"a pipeline": "hook success, EOF; occupy; start a once; start b once; release; " +
+			"item a → EOF: lost, done; item b → EOF: lost, done",
+		"no server": "sleep 1h; undialable; call k → " + none + "; alone k → " + none, // the idle connection ends
 	})
 }
 
@@ -180,34 +147,30 @@ func TestSharedLimit(t *testing.T) {
 // A server hangs for a minute, and then replies again on new connections. The next call must succeed within a second,
 // even if the client has no read timeout, because hanging calls must not occupy all connections.
 func TestHangs(t *testing.T) {
+	hangs := func(callers int, options ...configure) {
+		inBubble(t, func(t *testing.T, x *fixture) {
+			end := time.Now().Add(time.Minute)
+			x.set(func() { x.silentUntil = end })
+			for i := range callers {
+				x.all.Go(func() {
+					for step := []string{"alone k", "call k leave=1s"}[i%2]; time.Now().Before(end); {
+						start, name := time.Now(), fmt.Sprint(" k", i%10, strings.Repeat("'", i/10))
+						result := x.step(t, strings.Replace(step, " k", name, 1)+" merge")
+						require.True(t, time.Now().After(end) || strings.HasPrefix(result, "serial: "), result)
+						require.LessOrEqual(t, time.Since(start), timeLimit)
+						time.Sleep(10 * time.Millisecond)
+					}
+				})
+			}
+			time.Sleep(time.Minute)
+			start := time.Now()
+			x.play(t, "call after → 1.*")
+			require.LessOrEqual(t, time.Since(start), time.Second)
+		}, options...)
+	}
 	for _, read := range []time.Duration{0, -1, time.Minute} {
 		for _, callers := range []int{1, 100} {
-			inBubble(t, func(t *testing.T, x *fixture) {
-				end := time.Now().Add(time.Minute)
-				x.set(func() { x.silentUntil = end })
-				var all sync.WaitGroup
-				for i := range callers {
-					all.Go(func() {
-						for time.Now().Before(end) {
-							ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-							if i%2 == 0 {
-								ctx = context.Background()
-							}
-							start := time.Now()
-							err := errOf(x.take(ctx, fmt.Sprint(i%10)))
-							require.True(t, err != nil || time.Now().After(end))
-							require.LessOrEqual(t, time.Since(start), timeLimit)
-							cancel()
-							time.Sleep(10 * time.Millisecond)
-						}
-					})
-				}
-				time.Sleep(time.Until(end))
-				start := time.Now()
-				require.NoError(t, errOf(x.take(t.Context(), "after")))
-				require.LessOrEqual(t, time.Since(start), time.Second)
-				all.Wait()
-			}, func(opt *redis.Options, _ *wire.Replicas) { opt.ReadTimeout, opt.PoolSize = read, 20 })
+			hangs(callers, connections(20), func(opt *redis.Options, _ *wire.Replicas) { opt.ReadTimeout = read })
 		}
 	}
 }
@@ -217,25 +180,13 @@ func TestHangs(t *testing.T) {
 // far enough away. Otherwise, the call must return in time.
 func TestSendsByItself(t *testing.T) {
 	const leaves = "no answer in time.*, after "
-	for name, test := range map[string]struct {
-		read  time.Duration // the client's read timeout, 0 for its default
-		steps string
-	}{
-		"a reply has just come":       {0, "alone k 15s → 1, after 7s"},
-		"the deadline is near":        {0, "alone k 2s → " + leaves + "2s: leave"},
-		"not used recently":           {0, "sleep 1s; alone k 6s → " + leaves + "6s: leave"},
-		"no connection for pipelines": {0, "alone k 6s confirm → " + leaves + "6s: leave"},
-		// Such a client's later hooks are left out, so the server is slow.
-		"no read timeout": {-1, "delay 7s; alone k 6s → " + leaves + "6s: leave"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, x *fixture) {
-				x.addHook(func(_ context.Context, _ []redis.Cmder, next func() error) error {
-					time.Sleep(7 * time.Second)
-					return next()
-				})
-				x.play(t, test.steps)
-			}, oneReplica, func(opt *redis.Options, _ *wire.Replicas) { opt.ReadTimeout = test.read })
-		})
-	}
+	playAll(t, map[string]string{
+		"a reply has just come":       "hook slow; alone k 15s → 1, after 7s",
+		"the deadline is near":        "hook slow; alone k 2s → " + leaves + "2s: leave",
+		"not used recently":           "hook slow; sleep 1s; alone k 6s → " + leaves + "6s: leave",
+		"no connection for pipelines": "hook slow; alone k 6s confirm → " + leaves + "6s: leave",
+	}, oneReplica)
+	// Such a client's later hooks are left out, so the server is slow.
+	playAll(t, map[string]string{"no read timeout": "hook slow; delay 7s; alone k 6s → " + leaves + "6s: leave"},
+		func(opt *redis.Options, _ *wire.Replicas) { opt.ReadTimeout = -1 })
 }

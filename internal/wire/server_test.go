@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
@@ -9,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,16 +29,10 @@ import (
 
 const timeLimit = 10 * time.Second // of an item
 
+var nodes = []string{"10.0.0.1:6379", "10.0.0.2:6379"} // their addresses
+
 // increment is a script that adds its argument to a counter.
 var increment = wire.NewScript("return redis.call('INCRBY', KEYS[1], ARGV[1])")
-
-// Replies of a server, besides errors.
-const (
-	lost  fate = "lost"  // the command runs, but the connection closes
-	hangs fate = "hangs" // the command runs, but there is no reply
-)
-
-type fate string
 
 // A server implements the Redis protocol over in-memory connections, which can buffer any number of commands.
 type server struct {
@@ -45,9 +42,10 @@ type server struct {
 	pipelines []string      // names of the commands that arrived together, each followed by its key if it has one
 	delay     time.Duration // time until the replies are sent
 	gate      chan struct{} // nil, or what each pipeline receives from before it gets its replies
-	next      []any         // replies to the next commands: an error, a fate, or nil for the usual reply
+	next      []string      // replies to the next commands; see fixture.play
 	replicas  int           // replicas that confirm
 	noDial    bool          // no connection can be made
+	moved     bool          // node 1 of the Cluster has no keys any more, and node 2 has all of them
 
 	silentUntil time.Time // connections that were made earlier get no replies
 }
@@ -86,97 +84,91 @@ func (s *server) release() {
 	synctest.Wait()
 }
 
-func (s *server) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (s *server) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	var hang bool
 	if s.set(func() { hang = s.noDial }); hang {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
 	here, there := net.Pipe()
-	go s.serve(there)
+	go s.serve(there, addr)
 	return here, nil
 }
 
-func (s *server) serve(conn net.Conn) {
+func (s *server) serve(conn net.Conn, addr string) {
 	defer conn.Close()
-	made := time.Now()
-	in := bufio.NewReaderSize(conn, 1<<20)
-	var out, batch []string
-	var end fate
+	made, in := time.Now(), bufio.NewReaderSize(conn, 1<<20)
 	for {
-		cmd, err := readCommand(in)
-		if err != nil {
-			return
-		}
-		reply, name := s.run(cmd)
-		if name != "" {
-			batch = append(batch, name)
-		}
-		if f, ok := reply.(fate); ok {
-			end = f
-		}
-		if out = append(out, encode(reply)); in.Buffered() > 0 {
-			continue
+		var out, names []string
+		for len(out) == 0 || in.Buffered() > 0 {
+			cmd, err := readCommand(in)
+			if err != nil {
+				return
+			}
+			reply, name := s.run(cmd, addr)
+			if out = append(out, reply); name != "" {
+				names = append(names, name)
+			}
 		}
 		s.mu.Lock()
-		delay, gate, silent := s.delay, s.gate, made.Before(s.silentUntil) || end == hangs
-		if len(batch) > 0 {
-			s.pipelines = append(s.pipelines, strings.Join(batch, " "))
+		delay, gate, silent := s.delay, s.gate, made.Before(s.silentUntil) || slices.Contains(out, "hangs")
+		if len(names) > 0 {
+			s.pipelines = append(s.pipelines, strings.Join(names, " "))
 		}
 		s.mu.Unlock()
-		if len(batch) > 0 {
+		if len(names) > 0 {
 			time.Sleep(delay)
 			if gate != nil {
 				<-gate
 			}
 		}
-		if end == lost {
+		if slices.Contains(out, "lost") {
 			time.Sleep(time.Microsecond) // until the client reads
 			return
 		}
 		if !silent {
-			if _, err := io.WriteString(conn, strings.Join(out, "")); err != nil {
+			if _, err := io.WriteString(conn, strings.Join(out, "\r\n")+"\r\n"); err != nil {
 				return
 			}
 		}
-		out, batch, end = nil, nil, ""
 	}
 }
 
 func readCommand(in *bufio.Reader) (cmd []string, err error) {
-	size := func(prefix string) int {
-		line, e := in.ReadString('\n')
-		err = errors.Join(err, e)
-		n, _ := strconv.Atoi(strings.TrimPrefix(strings.TrimSpace(line), prefix))
-		return n
-	}
-	for range size("*") {
-		word := make([]byte, size("$")+2)
-		if _, e := io.ReadFull(in, word); e != nil {
-			return nil, e
-		}
-		cmd = append(cmd, string(word[:len(word)-2]))
+	var words, size int
+	_, err = fmt.Fscanf(in, "*%d\r\n", &words)
+	for range words {
+		_, e := fmt.Fscanf(in, "$%d\r\n", &size)
+		word := make([]byte, size+2)
+		_, err = io.ReadFull(in, word)
+		err = cmp.Or(e, err)
+		cmd = append(cmd, string(word[:size]))
 	}
 	return cmd, err
 }
 
 // run runs a command, and returns the reply and the name of the command. The name is "" if go-redis sends the command
-// on a new connection.
-func (s *server) run(cmd []string) (reply any, name string) {
+// by itself.
+func (s *server) run(cmd []string, addr string) (reply, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch name = cmd[0]; name {
 	case "hello":
 		return "%1\r\n+proto\r\n:3", ""
-	case "client":
+	case "asking", "client":
 		return "+OK", ""
+	case "get":
+		return "_", name + ":" + cmd[1]
 	case "wait":
-		return s.replicas, name + ":" + cmd[1]
+		return fmt.Sprint(":", s.replicas), name + ":" + cmd[1]
 	}
 	if len(s.next) > 0 {
 		reply, s.next = s.next[0], s.next[1:]
 	}
-	_, failed := reply.(error)
+	if s.moved && addr == nodes[0] {
+		reply = "-MOVED 1 " + nodes[1]
+	}
+	failed := strings.HasPrefix(reply, "-")
 	key, by, known := 1, 2, true
 	if script := cmd[1]; strings.HasPrefix(name, "eval") {
 		if key, by = 3, 4; name == "eval" {
@@ -188,28 +180,14 @@ func (s *server) run(cmd []string) (reply any, name string) {
 	}
 	name += ":" + cmd[key]
 	switch {
-	case failed, cmd[0] == "get":
+	case failed:
 		return reply, name
 	case !known:
-		return errors.New("NOSCRIPT No matching script."), name
+		return "-NOSCRIPT No matching script.", name
 	}
 	n, _ := strconv.Atoi(cmd[by])
-	if s.counters[cmd[key]] += n; reply != nil {
-		return reply, name
-	}
-	return s.counters[cmd[key]], name
-}
-
-func encode(reply any) string {
-	switch reply := reply.(type) {
-	case int:
-		return fmt.Sprintf(":%d\r\n", reply)
-	case string:
-		return reply + "\r\n"
-	case error:
-		return "-" + reply.Error() + "\r\n"
-	}
-	return "_\r\n"
+	s.counters[cmd[key]] += n
+	return cmp.Or(reply, fmt.Sprint(":", s.counters[cmd[key]])), name
 }
 
 // A fixture is a server with a Client that is connected to it.
@@ -224,9 +202,11 @@ type fixture struct {
 	all    sync.WaitGroup // calls in the background
 }
 
+type configure = func(*redis.Options, *wire.Replicas)
+
 // inBubble runs f in a synctest bubble. The client then knows the server and has an idle connection, so that callers
 // may send their items themselves. Afterwards, no goroutine and no timer of the queue must be left.
-func inBubble(t *testing.T, f func(t *testing.T, x *fixture), configure ...func(*redis.Options, *wire.Replicas)) {
+func inBubble(t *testing.T, f func(t *testing.T, x *fixture), configure ...configure) {
 	t.Helper()
 	race.Bubble(t, func(t *testing.T) {
 		x := newFixture(t, configure...)
@@ -247,11 +227,11 @@ func inBubble(t *testing.T, f func(t *testing.T, x *fixture), configure ...func(
 	})
 }
 
-func newFixture(t *testing.T, configure ...func(*redis.Options, *wire.Replicas)) *fixture {
+func newFixture(t *testing.T, configure ...configure) *fixture {
 	x := &fixture{server: &server{counters: map[string]int{}, scripts: map[string]bool{}}, calls: map[string]*call{}}
 	x.ctx, x.cancel = context.WithCancel(t.Context())
 	opt := &redis.Options{
-		Addr: "127.0.0.1:6379", Dialer: x.dial,
+		Addr: nodes[0], Dialer: x.dial,
 		PoolSize: 1000, // no command waits for a connection: go-redis reuses the timers of such waits in other bubbles
 	}
 	var replicas wire.Replicas
@@ -262,12 +242,12 @@ func newFixture(t *testing.T, configure ...func(*redis.Options, *wire.Replicas))
 	t.Cleanup(func() { _ = x.redis.Close() })
 	x.Client = wire.New(x.redis, replicas, func() any { return "local" })
 	x.node = x.Node(t.Context(), "")
-	x.node.SetMaxPipelines(wire.MaxInFlight) // as over connections of the operating system
+	*x.node.MaxPipelines() = wire.MaxInFlight // as over connections of the operating system
 	return x
 }
 
 // connections limits the number of connections.
-func connections(n int) func(*redis.Options, *wire.Replicas) {
+func connections(n int) configure {
 	return func(opt *redis.Options, _ *wire.Replicas) { opt.PoolSize = n }
 }
 
@@ -279,15 +259,9 @@ func oneReplica(_ *redis.Options, replicas *wire.Replicas) {
 type call struct {
 	*wire.Item
 	args   func(*wire.Item) []any
+	leave  time.Duration // time until the context of the caller ends, or 0
 	mu     sync.Mutex
 	events []string
-}
-
-// happened returns the methods that were called, in order.
-func (c *call) happened() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return strings.Join(c.events, ", ")
 }
 
 func (c *call) note(event string) {
@@ -306,79 +280,78 @@ func (c *call) Left(position int) { c.note(fmt.Sprint("left ", position)) }
 
 // newCall returns a call whose script adds the number of its callers to a counter. The key is the name without quotes
 // at its end. See [fixture.play] for mods.
-func newCall(name string, mods ...string) *call {
+func (x *fixture) newCall(name string, mods ...string) *call {
 	key := strings.TrimRight(name, "'")
 	c := &call{Item: &wire.Item{Script: increment, Deadline: time.Now().Add(timeLimit)}}
 	c.Command = c
 	c.args = func(i *wire.Item) []any { return []any{nil, nil, 1, key, i.N} }
 	for _, mod := range mods {
-		switch mod {
-		case "confirm":
+		d, err := time.ParseDuration(strings.TrimPrefix(mod, "leave="))
+		switch {
+		case mod == "confirm":
 			c.Confirm = true
-		case "merge":
+		case mod == "merge":
 			c.Merge = wire.Merge{Name: key}
-		case "once":
+		case mod == "once":
 			c.Repeat = wire.IfUnsent
-		case "other":
+		case mod == "other":
 			c.Script = wire.NewScript("return redis.call('INCRBY', KEYS[1], 1)")
-		case "plain":
+		case mod == "plain":
 			c.Script, c.Key = nil, 1
 			c.args = func(*wire.Item) []any { return []any{"incrby", key, 1} }
-		case "proven":
+		case mod == "proven":
 			c.Repeat = wire.IfProven
+		case strings.HasPrefix(mod, "then="):
+			c.Then = x.newCall(mod[len("then="):]).Item
+		case err != nil:
+			panic(mod)
+		case strings.HasPrefix(mod, "leave="):
+			c.leave = d
 		default:
-			if d, err := time.ParseDuration(mod); err == nil {
-				c.Deadline = time.Now().Add(d)
-			} else if mod != "" && !strings.Contains(mod, "=") {
-				panic(mod)
-			}
+			c.Deadline = time.Now().Add(d)
 		}
 	}
+	x.set(func() { x.calls[name] = c })
 	return c
 }
 
 // do makes a call, and returns the last number of its item.
 func (x *fixture) do(ctx context.Context, c *call) (int, error) {
-	item, place, err := x.Do(ctx, x.node, c.Item)
+	item, position, err := x.Do(ctx, x.node, c.Item)
 	if err != nil {
 		return 0, err
 	}
-	last, _ := item.Result.Value.(int64)
-	return int(last) - (item.N - 1 - place), item.Result.Err
+	return number(item, position), item.Result.Err
 }
 
-// take takes one number.
-func (x *fixture) take(ctx context.Context, key string) (int, error) {
-	return x.do(ctx, newCall(key, "merge"))
+// number returns the number of the caller at a position, 0 if there is none.
+func number(item *wire.Item, position int) int {
+	last, _ := item.Result.Value.(int64)
+	return max(0, int(last)-(item.N-1-position))
 }
 
 // queue starts a call for each name without waiting for their results.
 func (x *fixture) queue(names ...string) {
 	for _, name := range names {
-		x.calls[name] = newCall(name)
-		x.Start(context.Background(), x.node, x.calls[name].Item)
+		x.start(name)
 		synctest.Wait()
 	}
 }
 
-// keys returns n different keys.
-func keys(n int) (all []string) {
-	for i := range n {
-		all = append(all, fmt.Sprint("k", i))
-	}
-	return all
+func (x *fixture) start(name string, mods ...string) {
+	x.Start(context.Background(), x.node, x.newCall(name, mods...).Item)
 }
 
 // trip makes a call whose round trip takes d.
 func (x *fixture) trip(d time.Duration) {
 	x.set(func() { x.delay = d })
-	_, _ = x.take(context.Background(), "trip")
+	_, _ = x.do(context.Background(), x.newCall("trip", "merge"))
 	x.set(func() { x.delay = 0 })
 	synctest.Wait() // until the pipeline has given its slot back
 	x.arrived()
 }
 
-func playAll(t *testing.T, scenarios map[string]string, configure ...func(*redis.Options, *wire.Replicas)) {
+func playAll(t *testing.T, scenarios map[string]string, configure ...configure) {
 	t.Helper()
 	for name, steps := range scenarios {
 		t.Run(name, func(t *testing.T) {
@@ -387,8 +360,8 @@ func playAll(t *testing.T, scenarios map[string]string, configure ...func(*redis
 	}
 }
 
-// play runs steps such as "hold; queue a b; sleep 5ms; answer → a b". Behind an arrow are the pipelines that arrived
-// since the last arrow, separated by slashes, or the end of a result.
+// play runs steps such as "hold; queue a b; sleep 5ms; answer → a b". Behind an arrow is the end of a result or, if the
+// step has no result, the pipelines that arrived since the last arrow, separated by slashes.
 //
 //	hold, answer, release   the server holds its replies; see server
 //	occupy                  holds, and starts a call "first", which occupies the only slot
@@ -399,16 +372,18 @@ func playAll(t *testing.T, scenarios map[string]string, configure ...func(*redis
 //	start NAME MODS         starts a call, and queue NAMES several ones
 //	count                   returns the number of pipelines that arrived since the last arrow
 //	item NAME               returns the result of a call that has ended, and what happened
-//	reply REPLIES           sets the replies to the next commands, separated by commas: success, lost, hangs or an error,
-//	                        with a number for several equal ones
+//	reply REPLIES           sets the replies to the next commands, separated by commas: success, lost (the command runs,
+//	                        but the connection closes), hangs (it runs, but there is no reply) or an error; with a number
+//	                        for several equal ones
+//	hook FAULTS             adds a hook that fails; see fixture.fail
+//	move                    moves all keys to the other node
 func (x *fixture) play(t *testing.T, steps string) {
 	for step := range strings.SplitSeq(steps, "; ") {
 		action, want, checked := strings.Cut(step, " →")
 		check := func(action string) {
-			got, isResult := x.step(t, action)
-			pattern := strings.TrimPrefix(want, " ") + "$"
+			got, pattern := x.step(t, action), strings.TrimPrefix(want, " ")+"$"
 			switch {
-			case checked && isResult:
+			case checked && got != "":
 				require.Regexp(t, `(^|\W)`+pattern, got, step)
 			case checked:
 				require.Regexp(t, "^"+pattern, strings.ReplaceAll(strings.Join(x.arrived(), " / "), "evalsha:", ""), step)
@@ -424,36 +399,47 @@ func (x *fixture) play(t *testing.T, steps string) {
 }
 
 // step runs a step. It returns the result, if there is one.
-func (x *fixture) step(t *testing.T, action string) (result string, isResult bool) {
+func (x *fixture) step(t *testing.T, action string) (result string) {
 	word, rest, _ := strings.Cut(action, " ")
-	names := append(strings.Fields(rest), "")
-	name, mods := names[0], names[1:]
+	name, more, _ := strings.Cut(rest, " ")
+	mods := strings.Fields(more)
 	d, _ := time.ParseDuration(name)
 	n, _ := strconv.Atoi(name)
 	switch word {
+	case "alone":
+		return x.call(context.Background(), name, mods)
+	case "call":
+		return x.call(x.ctx, name, mods)
 	case "answer":
 		x.answer()
 	case "count":
-		return fmt.Sprint(x.count()), true
+		return fmt.Sprint(x.count())
 	case "cancel": // ends the contexts of all calls
 		x.cancel()
 	case "delay":
 		x.set(func() { x.delay = d })
 	case "hold":
 		x.hold()
+	case "hook":
+		x.fail(strings.Split(rest, ", "))
+	case "item":
+		c := x.calls[name]
+		return c.result(max(number(c.Item, c.N-1), 0), c.Result.Err, 0)
+	case "join":
+		item, position, err := x.Join(x.ctx, x.node, wire.Merge{Name: name}, time.Now().Add(timeLimit))
+		if item == nil {
+			return "nothing"
+		}
+		require.NoError(t, err)
+		return fmt.Sprint(number(item, position))
+	case "most":
+		*x.node.MaxPipelines() = n
+	case "move":
+		x.set(func() { x.moved = true })
 	case "occupy":
 		x.hold()
 		x.queue("first")
 		x.arrived()
-	case "join":
-		item, position, err := x.Join(x.ctx, x.node, wire.Merge{Name: name}, time.Now().Add(timeLimit))
-		if item == nil {
-			return "nothing", true
-		}
-		require.NoError(t, err)
-		return fmt.Sprint(int(item.Result.Value.(int64)) - (item.N - 1 - position)), true
-	case "most":
-		x.node.SetMaxPipelines(n)
 	case "release":
 		x.release()
 	case "replicas":
@@ -464,53 +450,44 @@ func (x *fixture) step(t *testing.T, action string) (result string, isResult boo
 		x.set(func() { clear(x.scripts) })
 	case "sleep":
 		time.Sleep(d)
+	case "start":
+		x.start(name, mods...)
 	case "together":
-		x.node.SetTogether(n)
+		*x.node.Together() = n
 	case "trip":
 		x.trip(d)
 	case "queue":
-		x.queue(names[:len(names)-1]...)
-	case "start":
-		x.calls[name] = newCall(name, mods...)
-		x.Start(context.Background(), x.node, x.calls[name].Item)
-	case "item":
-		c := x.calls[name]
-		return c.result(int(c.value()), c.Result.Err, 0), true
-	case "alone", "call":
-		ctx, cancel := context.Background(), func() {}
-		if word == "call" {
-			ctx = x.ctx
-		}
-		c, began := newCall(name, mods...), time.Now()
-		x.set(func() { x.calls[name] = c })
-		for _, mod := range mods {
-			if then, found := strings.CutPrefix(mod, "then="); found {
-				x.calls[then] = newCall(then)
-				c.Then = x.calls[then].Item
-			} else if limit, found := strings.CutPrefix(mod, "leave="); found {
-				d, _ := time.ParseDuration(limit)
-				ctx, cancel = context.WithTimeout(ctx, d)
-			}
-		}
-		defer cancel()
-		number, err := x.do(ctx, c)
-		if err != nil && ctx.Err() == nil {
-			require.NotErrorIs(t, err, context.DeadlineExceeded, "that of an internal context")
-		}
-		result = c.result(number, err, time.Since(began))
-		if c.Then != nil {
-			_ = c.Then.Wait(ctx)
-		}
-		return result, true
+		x.queue(strings.Fields(rest)...)
+	case "undialable": // no connection can be made
+		x.set(func() { x.noDial = true })
 	default:
 		require.Equal(t, "sent", word)
 	}
-	return "", false
+	return ""
 }
 
-func (c *call) value() int64 {
-	value, _ := c.Result.Value.(int64)
-	return value
+// call makes a call, and describes the result.
+func (x *fixture) call(ctx context.Context, name string, mods []string) (result string) {
+	c, began := x.newCall(name, mods...), time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			result = c.result(0, fmt.Errorf("panic: %v", p), 0)
+		}
+	}()
+	if c.leave > 0 {
+		left, cancel := context.WithTimeout(ctx, c.leave)
+		defer cancel()
+		ctx = left
+	}
+	n, err := x.do(ctx, c)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		panic("that of an internal context")
+	}
+	result = c.result(n, err, time.Since(began))
+	if c.Then != nil {
+		_ = c.Then.Wait(ctx)
+	}
+	return result
 }
 
 // result describes the result of a caller: its number or error; whether an earlier attempt may have run; why replicas
@@ -520,7 +497,9 @@ func (c *call) result(number int, err error, took time.Duration) string {
 	if err != nil {
 		text = err.Error()
 	}
-	events := c.happened()
+	c.mu.Lock()
+	events := strings.Join(c.events, ", ")
+	c.mu.Unlock()
 	if ended := strings.Contains(events, "done"); ended && c.Result.Earlier != nil {
 		text += ", earlier"
 	} else if ended && c.Result.Unconfirmed != nil {
@@ -543,34 +522,23 @@ func (c *call) result(number int, err error, took time.Duration) string {
 
 // plan sets the replies to the next commands.
 func (s *server) plan(replies string) {
-	var all []any
+	var all []string
 	for reply := range strings.SplitSeq(replies, ", ") {
-		n := 1
-		if number, text, found := strings.Cut(reply, " "); found {
-			if many, err := strconv.Atoi(number); err == nil {
-				n, reply = many, text
-			}
+		number, text, _ := strings.Cut(reply, " ")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			n, text = 1, reply
 		}
-		for range n {
-			switch reply {
-			case "success":
-				all = append(all, nil)
-			case "lost", "hangs":
-				all = append(all, fate(reply))
-			default:
-				all = append(all, errors.New(reply))
-			}
+		switch text {
+		case "success":
+			text = ""
+		case "lost", "hangs":
+		default:
+			text = "-" + text
 		}
+		all = append(all, slices.Repeat([]string{text}, n)...)
 	}
 	s.set(func() { s.next = all })
-}
-
-// errOf returns the error of a call.
-func errOf[T any](_ T, err error) error { return err }
-
-// contexts returns a context that cannot end, so that the caller may send its item itself, and one that can end.
-func contexts(t *testing.T) []context.Context {
-	return []context.Context{context.Background(), t.Context()}
 }
 
 // addHook adds a hook for each command and each pipeline, except those that set up a new connection.
@@ -582,4 +550,35 @@ func (x *fixture) addHook(hook func(ctx context.Context, cmds []redis.Cmder, sen
 		}
 		return hook(ctx, cmds, send)
 	}))
+}
+
+// fail adds a hook that has one of the faults after the other, and then always the last one.
+func (x *fixture) fail(faults []string) {
+	x.addHook(func(ctx context.Context, _ []redis.Cmder, send func() error) error {
+		fault := faults[0]
+		faults = faults[min(1, len(faults)-1):]
+		switch fault {
+		case "success":
+			return send()
+		case "EOF":
+			return io.EOF
+		case "late":
+			_ = send()
+			return context.DeadlineExceeded
+		case "panic", "exit":
+			_ = send()
+			if fault == "exit" {
+				runtime.Goexit()
+			}
+			panic("hook")
+		case "slow":
+			time.Sleep(7 * time.Second)
+			return send()
+		}
+		<-ctx.Done()
+		if fault == "network" {
+			return &net.OpError{Op: "read", Err: context.DeadlineExceeded}
+		}
+		return ctx.Err()
+	})
 }
