@@ -4,7 +4,6 @@
 //	go test ./internal/faults                                          some of the runs, each a few seconds
 //	SERIAL_SOAK=10m go test -v -timeout 30m -run TestFaults ./internal/faults   ten minutes, divided over the runs
 //	SERIAL_SEED=7 go test -run Faults/sentinel ./internal/faults       the same faults in the same order
-//	SERIAL_FAULT='denied|raises' go test -run TestFaults ./internal/faults   these faults only
 //
 // A run has a topology (server, pair, sentinel, cluster) and a protection (none, floor, replicas, ledger). Its schedule
 // contains only faults that the protection promises to survive. The log of every run has the seed and, with -v, each

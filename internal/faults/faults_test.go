@@ -22,62 +22,59 @@ const recovery = 18 * time.Second
 
 // A run has workers issue numbers during a schedule of faults.
 type run struct {
-	name       string
-	topology   string
-	protection protection
-	calendar   string // a key of calendars
+	name string
+	setting
 }
 
 var runs = []run{
-	{"server/none", "server", protection{}, ""},
-	{"server/floor", "server", protection{Floor: true}, "hidden"},
-	{"server/ledger", "server", protection{Ledger: true}, ""},
-	{"pair/replicas", "pair", protection{Replicas: 1}, ""},
-	{"pair/ledger", "pair", protection{Ledger: true}, ""},
-	{"pair/ledger and replicas", "pair", protection{Ledger: true, Replicas: 1}, ""},
-	{"sentinel/replicas", "sentinel", protection{Replicas: 1}, ""},
-	{"sentinel/ledger", "sentinel", protection{Ledger: true}, ""},
-	{"cluster/none", "cluster", protection{}, ""},
-	{"cluster/replicas", "cluster", protection{Replicas: 1}, ""},
-	{"cluster/ledger", "cluster", protection{Ledger: true}, ""},
-	{"solo/weeks", "solo", protection{}, "weeks"},
-	{"server/quarters and floor", "server", protection{Floor: true}, "quarters"},
-	{"pair/years that print days, and ledger", "pair", protection{Ledger: true}, "years"},
-	{"cluster/for ever, with replicas", "cluster", protection{Replicas: 1}, "for ever"},
+	{"server/none", setting{Topology: "server"}},
+	{"server/floor", setting{Topology: "server", protection: protection{Floor: true}, Calendar: "hidden"}},
+	{"server/ledger", setting{Topology: "server", protection: protection{Ledger: true}}},
+	{"pair/replicas", setting{Topology: "pair", protection: protection{Replicas: 1}}},
+	{"pair/ledger", setting{Topology: "pair", protection: protection{Ledger: true}}},
+	{"pair/ledger and replicas", setting{Topology: "pair", protection: protection{Ledger: true, Replicas: 1}}},
+	{"sentinel/replicas", setting{Topology: "sentinel", protection: protection{Replicas: 1}}},
+	{"sentinel/ledger", setting{Topology: "sentinel", protection: protection{Ledger: true}}},
+	{"cluster/none", setting{Topology: "cluster"}},
+	{"cluster/replicas", setting{Topology: "cluster", protection: protection{Replicas: 1}}},
+	{"cluster/ledger", setting{Topology: "cluster", protection: protection{Ledger: true}}},
+	{"solo/weeks", setting{Topology: "solo", Calendar: "weeks"}},
+	{"server/quarters and floor", setting{Topology: "server", protection: protection{Floor: true}, Calendar: "quarters"}},
+	{"pair/years that print days, and ledger",
+		setting{Topology: "pair", protection: protection{Ledger: true}, Calendar: "years"}},
+	{"cluster/for ever, with replicas",
+		setting{Topology: "cluster", protection: protection{Replicas: 1}, Calendar: "for ever"}},
 }
 
 // Workers issue numbers while a random schedule of faults strikes, and every worker is served again after each fault.
 // Guarantees: redis-hangs, cluster-mode, restart-with-data, evicted-keys, gap-explained, deletion-unexplained.
 func TestFaults(t *testing.T) {
-	seed, soak := redistest.Random(t).Uint64(), soakOf(t)
+	seed, soak := redistest.Random(t).Uint64(), os.Getenv("SERIAL_SOAK") != ""
+	if !soak && !redistest.Long() { // all cases would take the CPUs from each other
+		t.Parallel()
+	}
 	t.Log("| run | faults | numbers | failed calls | duplicates | out of order | gaps | gaps explained | recovery |")
 	for i, r := range runs {
-		if soak == 0 && !redistest.Long() && uint64(i)%5 != seed%5 { // a fifth of the runs, by the seed
+		if !soak && !redistest.Long() && uint64(i)%8 != seed%8 { // an eighth of the runs, by the seed
 			continue
 		}
 		t.Run(r.name, func(t *testing.T) {
-			length := 2 * time.Second
-			switch {
-			case soak > 0:
-				length = soak / time.Duration(len(runs))
-			case redistest.Long():
-				length = 7 * time.Second
-			}
-			if soak == 0 {
+			length := lengthOf(t, 1500*time.Millisecond, 7*time.Second, len(runs))
+			if !soak {
 				t.Parallel() // mostly waiting
 			}
-			e := newEnv(t, r, !r.protection.Ledger, length/2) // midnight comes in the middle
-			e.setting.Seed = seed + uint64(i)<<32
+			r.Seed = seed + uint64(i)<<32
+			e := newEnv(t, r.setting, !r.Ledger, length/2) // midnight comes in the middle
 			e.workers = startWorkers(t, e.setting, e.journal, 3)
 			began, masters, worst := time.Now(), e.replicationIDs(), e.awaitService(now(), "at first")
-			random, faults, ordered := rand.New(rand.NewPCG(seed, uint64(i))), faultsOf(r.topology, r.protection), true
+			random, faults, ordered := rand.New(rand.NewPCG(seed, uint64(i))), faultsOf(r.setting), true
 			var order []int // every fault once, in random order, before any is repeated
 			struck := 0
 			for ; (struck < 2 || time.Since(began) < length) && !t.Failed(); struck++ {
 				if len(order) == 0 {
 					order = random.Perm(len(faults))
 				}
-				st := newStep(faults[order[0]], random, soak > 0)
+				st := newStep(faults[order[0]], random, soak)
 				order = order[1:]
 				worst = max(worst, e.carryOut(st))
 				// If Redis forgets everything within 8 s after the first block of a period was sent, that block may be
@@ -88,7 +85,7 @@ func TestFaults(t *testing.T) {
 			t.Logf("| %s | %d | %d | %d | %d | %d | %d | %d | %.1f s |", r.name, struck, v.numbers, v.failed,
 				len(v.findings[duplicates]), len(v.findings[outOfOrder]), v.gaps, v.explained, worst.Seconds())
 			// On a machine so busy that a server seems dead, a cluster fails over by itself, to a replica that lags.
-			if !r.protection.promised(outruns) && e.cluster != nil && e.replicationIDs() != masters {
+			if !r.promised(outruns) && e.cluster != nil && e.replicationIDs() != masters {
 				t.Logf("an unrequested failover, which may lose unprotected numbers: %v", v.findings)
 				delete(v.findings, duplicates)
 				ordered = false
@@ -155,15 +152,11 @@ func (e *env) stopAndCheck() *verdict {
 		block = blockSize + maxBatch
 		silent = func(string) int64 { return int64(e.workers.killed) * block }
 	case e.Floor: // the numbers that it skipped may have been used
-		silent = func(typ string) (n int64) {
-			queries, _ := e.storage.Get(queriesKey(typ))
-			_, _ = fmt.Sscan(queries, &n)
-			return margin * n
-		}
+		silent = func(typ string) int64 { return margin * e.journal.queries[typ] }
 	case e.Replicas == 0: // an operator enters the last number of a lost counter
 		silent = nil
 	}
-	return e.journal.check(e.setting, block, silent)
+	return e.journal.check(block, silent)
 }
 
 // judge fails the test for every finding that must not occur.
@@ -227,18 +220,17 @@ func (s step) String() string {
 	return text
 }
 
-// soakOf returns the total time of the runs when started by hand, 0 if they are to be brief.
-func soakOf(t *testing.T) time.Duration {
-	s := os.Getenv("SERIAL_SOAK")
-	if s == "" {
-		return 0
+// lengthOf returns how long a test with this many runs lasts: its part of SERIAL_SOAK, or else brief or long.
+func lengthOf(t *testing.T, brief, long time.Duration, runs int) time.Duration {
+	if s := os.Getenv("SERIAL_SOAK"); s != "" {
+		soak, err := time.ParseDuration(s)
+		require.NoError(t, err, "SERIAL_SOAK")
+		return soak / time.Duration(runs)
 	}
-	d, err := time.ParseDuration(s)
-	require.NoError(t, err, "SERIAL_SOAK")
-	if deadline, ok := t.Deadline(); ok && time.Until(deadline) < d*3/2+2*time.Minute {
-		t.Fatalf("SERIAL_SOAK=%v needs go test -timeout %v or more", d, d*2+5*time.Minute)
+	if redistest.Long() {
+		return long
 	}
-	return d
+	return brief
 }
 
 // Every loss that Redis can suffer, alone: a protection that promises to survive it does, and without one the checker
@@ -246,25 +238,30 @@ func soakOf(t *testing.T) time.Duration {
 // remember.
 // Guarantees: both-lost-forgotten, lagging-replica, promoted-twice, old-backup, split-brain.
 func TestScenarios(t *testing.T) {
-	losses := map[string]string{ // topologies of faults
+	if !redistest.Long() {
+		t.Parallel()
+	}
+	topologies := map[string]string{
 		"FLUSHALL": "server", "DEL of a counter and its record": "server", "a counter set back": "server",
 		"SIGKILL, restart empty": "server", "old RDB restored": "server", "promotion of a lagging replica": "pair",
 		"promotion of a lagging replica, and back": "pair", "split brain": "pair",
 	}
 	seed := redistest.Random(t).Uint64()
-	for at, f := range faults {
-		topology := losses[f.name]
-		if !redistest.Long() && uint64(at)%3 != seed%3 { // a third of them, by the seed
+	losses := slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return topologies[f.name] == "" })
+	require.Len(t, losses, len(topologies))
+	for at, f := range losses {
+		if !redistest.Long() && uint64(at)%8 != seed%8 { // one of them, by the seed
 			continue
 		}
+		topology := topologies[f.name]
 		for i, p := range []protection{{}, {Ledger: true}, {Replicas: 1}, {Ledger: true, Replicas: 1}} {
-			if topology == "" || topology == "server" && p.Replicas > 0 || i > 0 && !p.promised(f.risk) {
+			if topology == "server" && p.Replicas > 0 || i > 0 && !p.promised(f.risk) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/%+v", f.name, p), func(t *testing.T) {
 				t.Parallel()
 				try := func() (*env, *verdict) {
-					e := newEnv(t, run{topology: topology, protection: p}, false, 12*time.Hour)
+					e := newEnv(t, setting{Topology: topology, protection: p}, false, 12*time.Hour)
 					e.workers = startWorkers(t, e.setting, e.journal, 2)
 					e.awaitService(now(), "at first")
 					time.Sleep(200 * time.Millisecond)

@@ -4,10 +4,11 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
-	"regexp"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,17 +51,12 @@ type fault struct {
 	strike func(e *env) (heal func())
 }
 
-// only matches the names of the faults that SERIAL_FAULT selects, all if it is not set.
-var only = regexp.MustCompile(os.Getenv("SERIAL_FAULT"))
-
 // faultsOf returns the faults of a topology that a protection promises to survive.
-func faultsOf(topology string, p protection) []fault {
+func faultsOf(s setting) []fault {
 	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool {
-		return f.where != "" && !strings.Contains(f.where, topology) || !p.promised(f.risk) || !only.MatchString(f.name)
+		return f.where != "" && !strings.Contains(f.where, s.Topology) || !s.promised(f.risk)
 	})
 }
-
-func nothing() {}
 
 // Topologies.
 const (
@@ -71,6 +67,8 @@ const (
 
 // needed are the commands that an ACL must allow, as in docs/operations.md.
 var needed = strings.Fields("EVAL EVALSHA TIME GET SET HGET HMGET HSET HDEL INCRBY PTTL EXPIREAT DEL")
+
+func nothing() {}
 
 var faults = []fault{
 	{"SIGSTOP, SIGCONT of the server", keeps, 0, single, func(e *env) func() { return pause(e.master) }},
@@ -106,13 +104,11 @@ var faults = []fault{
 		return nothing
 	}},
 	{"DEL of a counter", tells, 1, "", func(e *env) func() {
-		typ, today := e.anyType(), e.setting.periodOf(now())
+		typ, today := e.anyType(), e.periodOf(now())
 		used, err := e.do("GETDEL", e.counterKey(typ)).Int64()
 		return func() { // an operator knows the day's last number, and must not raise the next day's counter
-			if err == nil && !e.Floor && !e.Ledger && today == e.setting.periodOf(now()+int64(time.Second)) {
-				client := e.client()
-				defer func() { _ = client.Close() }()
-				gen, err := serial.New(client, e.setting.options()...)
+			if err == nil && !e.Floor && !e.Ledger && today == e.periodOf(now()+int64(time.Second)) {
+				gen, err := serial.New(e.client(), e.options()...)
 				require.NoError(e.t, err)
 				require.NoError(e.t, gen.Raise(context.Background(), typ, used))
 			}
@@ -177,9 +173,9 @@ var faults = []fault{
 		require.NoError(e.t, e.replica.CutOff(e.master))
 		time.Sleep(e.hold / 4)
 		require.NoError(e.t, e.replica.ReplicaOf(nil))
-		e.proxy.redirect(e.replica.Addr())
+		e.proxy.redirect(dialer(e.replica.Addr()))
 		return func() {
-			e.proxy.redirect(e.master.Addr())
+			e.proxy.redirect(dialer(e.master.Addr()))
 			time.Sleep(e.hold / 4)
 			require.NoError(e.t, e.replica.Rejoin())
 			e.follow()
@@ -235,8 +231,8 @@ func once(args ...any) func(*env) func() {
 // ledger disturbs the ledger in one of these ways.
 func ledger(ways ...string) func(*env) func() {
 	return func(e *env) func() {
-		require.NoError(e.t, e.storage.Set(disturbance, ways[e.random.IntN(len(ways))]))
-		return func() { e.storage.Del(disturbance) }
+		e.journal.set(func() { e.journal.disturbance = ways[e.random.IntN(len(ways))] })
+		return func() { e.journal.set(func() { e.journal.disturbance = "" }) }
 	}
 }
 
@@ -251,9 +247,14 @@ func network(m mode, longest time.Duration) func(*env) func() {
 // evict fills the memory, so that Redis evicts keys.
 func evict(policy string) func(*env) func() {
 	return func(e *env) func() {
-		before := e.stat("evicted_keys")
+		stat := func(name string) int64 {
+			n, err := strconv.ParseInt(info(e.master, name), 10, 64)
+			require.NoError(e.t, err)
+			return n
+		}
+		before := stat("evicted_keys")
 		e.toMasters("CONFIG", "SET", "maxmemory-policy", policy) // Redis 6.2 sets only one at a time
-		e.toMasters("CONFIG", "SET", "maxmemory", e.stat("used_memory")+1<<20)
+		e.toMasters("CONFIG", "SET", "maxmemory", stat("used_memory")+1<<20)
 		client := e.client()
 		for i := range 256 { // four times what fits; these keys outlive the counters
 			_ = client.Set(context.Background(), fmt.Sprint("ballast:", i), strings.Repeat("x", 16<<10), 30*24*time.Hour).Err()
@@ -261,37 +262,38 @@ func evict(policy string) func(*env) func() {
 		}
 		return func() {
 			e.toMasters("CONFIG", "SET", "maxmemory", 0)
-			e.evicted += e.stat("evicted_keys") - before
+			e.evicted += stat("evicted_keys") - before
 			for i := range 256 {
 				require.NoError(e.t, client.Del(context.Background(), fmt.Sprint("ballast:", i)).Err())
 			}
-			_ = client.Close()
 		}
 	}
 }
 
 // raise has an operator raise and take over counters.
 func (e *env) raise() {
-	gen, stop, err := e.setting.generator(nil, func(x serial.Explanation) { e.journal.explain(e.setting, x) })
+	here, there := net.Pipe()
+	go e.journal.server.ServeConn(there)
+	operator, stop, err := newWorker(e.setting, here)
 	require.NoError(e.t, err)
 	for range 3 {
-		raise := []func(context.Context, string, int64) error{gen.Raise, gen.Takeover}[e.random.IntN(2)]
+		raise := []func(context.Context, string, int64) error{operator.gen.Raise, operator.gen.Takeover}[e.random.IntN(2)]
 		ctx, cancel := context.WithTimeout(context.Background(),
 			[]time.Duration{20 * time.Millisecond, 2 * time.Second}[e.random.IntN(2)])
-		typ, today := e.anyType(), e.setting.periodOf(now())
-		skipped := e.random.Int64N(20)
-		seq := e.journal.last(typ, today) + skipped
+		typ, today := e.anyType(), e.periodOf(now())
+		skipped, seq := e.random.Int64N(20), int64(0)
+		e.journal.set(func() { seq = e.journal.highest[series{typ, today}] + skipped })
 		_ = raise(ctx, typ, seq) // it may fail
 		cancel()
-		if e.setting.periodOf(now()) != today {
+		if e.periodOf(now()) != today {
 			skipped = seq // the day has just begun
 		}
 		if e.Ledger {
 			skipped += blockSize
 		}
-		e.journal.mayLose(typ, skipped) // the operator does not report them if the reply is lost
+		e.journal.set(func() { e.journal.unheard[typ] += skipped }) // the operator does not report them if the reply is lost
 	}
-	require.NoError(e.t, stop())
+	require.NoError(e.t, errors.Join(stop(), operator.journal.Close()))
 }
 
 // pause suspends a server.

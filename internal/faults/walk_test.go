@@ -50,12 +50,11 @@ func (s walkSettings) options(ledger serial.Ledger) []serial.Option {
 	if s.date != "" {
 		template += "{date:" + s.date + "}"
 	}
-	print := walkPrints[s.print]
 	opts := []serial.Option{serial.WithPeriod(s.period), serial.WithLocation(s.zone), serial.WithDayStart(s.dayStart),
 		serial.WithMaxSkew(-1), serial.WithYearStart(s.yearStart, s.yearDay), serial.WithStart(s.start),
-		serial.WithTemplate(template + "-" + print.template)}
-	if print.key != "" {
-		opts = append(opts, serial.WithHiddenSequence([]byte(print.key)))
+		serial.WithTemplate(template + "-" + walkPrints[s.print].template)}
+	if key := walkPrints[s.print].key; key != "" {
+		opts = append(opts, serial.WithHiddenSequence([]byte(key)))
 	}
 	if s.ledger {
 		opts = append(opts, serial.WithLedger(ledger, 3))
@@ -72,8 +71,7 @@ type walk struct {
 	t      *testing.T
 	redis  *serialtest.Redis
 	client redis.UniversalClient
-	ledger *serialtest.Ledger
-	zones  []*time.Location
+	ledger serialtest.Ledger
 
 	truth      time.Time     // never goes back
 	skew       time.Duration // of Redis's clock, at most maxSkew: a record must outlive a jump back
@@ -113,7 +111,10 @@ func (w *walk) randomSettings() walkSettings {
 	if w.IntN(3) > 0 {
 		period = serial.Period(int(serial.PerSecond) + w.IntN(int(serial.Never-serial.PerSecond)+1))
 	}
-	return walkSettings{period: period, zone: pick(w, w.zones...), dayStart: pick(w, 0, 0, 0, 4*time.Hour, 23*time.Hour),
+	zone, err := time.LoadLocation(pick(w, "UTC", "Asia/Tokyo", "Europe/Berlin", "America/New_York", "Pacific/Kiritimati",
+		"Pacific/Pago_Pago"))
+	require.NoError(w.t, err)
+	return walkSettings{period: period, zone: zone, dayStart: pick(w, 0, 0, 0, 4*time.Hour, 23*time.Hour),
 		yearStart: pick(w, time.January, time.January, time.April, time.July), yearDay: 1 + 5*w.IntN(2),
 		date: pick(w, walkDates...), print: w.IntN(len(walkPrints)),
 		start:  pick[int64](w, 1, 1, 4, 9, 30_000), // numbers of another process reach these soon, or never
@@ -147,7 +148,7 @@ func (w *walk) mutate(s walkSettings) walkSettings {
 
 // restart starts a process again, unless its settings are refused.
 func (w *walk) restart(p *walkProcess, s walkSettings) {
-	if gen, err := serial.New(w.client, s.options(w.ledger)...); err == nil {
+	if gen, err := serial.New(w.client, s.options(&w.ledger)...); err == nil {
 		*p = walkProcess{s, gen}
 		w.settings, w.calendars[gen.Scheme().Calendar()] = append(w.settings, s), true
 		w.note("process %d: %+v in %v", slices.Index(w.processes, p), s, s.zone)
@@ -158,31 +159,41 @@ func (w *walk) note(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf("%3d ", len(w.trace))+fmt.Sprintf(format, args...))
 }
 
-func (w *walk) now() time.Time { return w.truth.Add(w.skew) }
-
-// advance lets time pass.
-func (w *walk) advance(d time.Duration) {
-	w.truth = w.truth.Add(d)
-	w.setTime()
+// require fails the test, with all steps so far, unless ok.
+func (w *walk) require(ok bool, what ...any) {
+	if !ok {
+		require.Fail(w.t, fmt.Sprintln(what...), strings.Join(w.trace, "\n"))
+	}
 }
 
-func (w *walk) setTime() {
+func (w *walk) now() time.Time { return w.truth.Add(w.skew) }
+
+// setSkew sets Redis's clock.
+func (w *walk) setSkew(skew time.Duration) {
+	w.skew = skew
 	w.redis.SetTime(w.now())
 	w.note("it is %s (%v off)", w.now().Format(time.RFC3339), w.skew)
 }
 
+func (w *walk) randomSkew() time.Duration { return time.Duration(w.Int64N(int64(2*maxSkew))) - maxSkew }
+
+// advance lets time pass.
+func (w *walk) advance(d time.Duration) {
+	w.truth = w.truth.Add(d)
+	w.setSkew(w.skew)
+}
+
 // nextPeriod advances to about the beginning of a process's next period, unless it is far away.
 func (w *walk) nextPeriod(p *walkProcess, far, off time.Duration) {
-	_, _, end := p.gen.Scheme().Period(serial.At(w.now()))
-	if jump := end.Sub(w.now()); jump < far && jump+off > 0 {
-		w.advance(jump + off)
+	if _, left := w.period(p); left < far && left+off > 0 {
+		w.advance(left + off)
 	}
 }
 
-// label returns the label of a process's period.
-func (w *walk) label(p *walkProcess) string {
-	label, _, _ := p.gen.Scheme().Period(serial.At(w.now()))
-	return label
+// period returns the label of a process's period, and how long the period still lasts.
+func (w *walk) period(p *walkProcess) (label string, left time.Duration) {
+	label, _, end := p.gen.Scheme().Period(serial.At(w.now()))
+	return label, end.Sub(w.now())
 }
 
 // counted returns the type under which a type counts.
@@ -202,18 +213,17 @@ func (w *walk) series(typ string) (string, *model) {
 		w.generation[typ]++
 		name = fmt.Sprint(typ, "-", w.generation[typ])
 	}
-	m := w.models[w.counted(name)]
-	if m == nil {
-		m = &model{used: map[string]int64{}}
-		w.models[w.counted(name)] = m
+	if w.models[w.counted(name)] == nil {
+		w.models[w.counted(name)] = &model{used: map[string]int64{}}
 	}
-	return name, m
+	return name, w.models[w.counted(name)]
 }
 
 // tell records the outcome of a call, and reports whether it succeeded.
 func (w *walk) tell(what string, p *walkProcess, series string, m *model, issued []serial.Number, err error) bool {
 	w.note("%s %s by %d: %v %v", what, series, slices.Index(w.processes, p), issued, err)
-	m.latest = max(m.latest, w.label(p))
+	label, _ := w.period(p)
+	m.latest = max(m.latest, label)
 	if err == nil {
 		w.outcomes[what]++
 		return true
@@ -224,21 +234,16 @@ func (w *walk) tell(what string, p *walkProcess, series string, m *model, issued
 			return false
 		}
 	}
-	w.fail(what, err)
+	w.require(false, what, err)
 	return false
-}
-
-func (w *walk) fail(what string, args ...any) {
-	require.Fail(w.t, what, "%v\n%s", args, strings.Join(w.trace, "\n"))
 }
 
 // issue takes numbers, and checks them. Now and then, Redis's clock jumps in the middle of the call.
 func (w *walk) issue(p *walkProcess, typ string) bool {
 	series, m := w.series(typ)
-	numbers := make([]serial.Number, 1)
-	skew := w.skew
+	numbers, skew := make([]serial.Number, 1), w.skew
 	if w.IntN(12) == 0 {
-		skew = time.Duration(w.Int64N(int64(2*maxSkew))) - maxSkew
+		skew = w.randomSkew()
 		w.jumpTo = w.truth.Add(skew)
 		w.jumpIn.Store(1 + w.Int64N(6))
 	}
@@ -254,29 +259,28 @@ func (w *walk) issue(p *walkProcess, typ string) bool {
 		numbers[0], err = p.gen.NextOnce(w.t.Context(), series, request)
 		if err == nil && skew == w.skew { // otherwise, Redis may have forgotten it
 			again, err := p.gen.NextOnce(w.t.Context(), series, request)
-			require.Equal(w.t, numbers[0].String(), again.String(), "%v\n%s", err, strings.Join(w.trace, "\n"))
+			w.require(again.String() == numbers[0].String(), numbers, "and then", again, err)
 		}
 	}
-	from := w.label(p)
+	from, _ := w.period(p)
 	if jumped := skew != w.skew && w.jumpIn.Swap(0) <= 0; jumped {
 		m.latest = max(m.latest, from)
-		w.skew = skew
-		w.setTime()
+		w.setSkew(skew)
 	}
 	if !w.tell(what, p, series, m, numbers, err) {
 		return false
 	}
 	label, _, _ := p.gen.Scheme().Period(serial.At(numbers[0].Start))
-	require.Contains(w.t, []string{from, w.label(p)}, label, "%s", strings.Join(w.trace, "\n"))
+	to, _ := w.period(p)
+	w.require(label == from || label == to, "the numbers are of", label)
 	w.follows(m, label, numbers[0].Seq)
 	for _, n := range numbers {
 		text := n.String()
 		if w.shared { // two types must not have the same number either
 			text = strings.TrimPrefix(text, series)
 		}
-		if before, twice := w.numbers[text]; twice {
-			w.fail("issued twice", n, "first in step", before)
-		}
+		before, twice := w.numbers[text]
+		w.require(!twice, n, "issued twice, first in step", before)
 		w.numbers[text] = len(w.trace) - 1
 		m.used[label] = max(m.used[label], n.Seq)
 	}
@@ -298,27 +302,21 @@ func (w *walk) follows(m *model, label string, first int64) {
 		begins = begins || s.start <= first
 	}
 	// Between periods that were entered, a record may take others for used, and then their start does not count.
-	if !follows || last == 0 && m.latest == label && !begins {
-		w.fail("does not follow", first, last)
-	}
+	w.require(follows && (last > 0 || m.latest != label || begins), first, "does not follow", last)
 }
 
-func (w *walk) prepare(p *walkProcess, typ string) {
-	if p.period == serial.Never {
+// operate has an honest operator raise or take over, or prepares.
+func (w *walk) operate(p *walkProcess, typ, what string) {
+	if p.period == serial.Never && what == "Prepare" {
 		return
 	}
 	series, m := w.series(typ)
-	w.tell("Prepare", p, series, m, nil, p.gen.Prepare(w.t.Context(), series))
-}
-
-// operate has an honest operator raise or take over.
-func (w *walk) operate(p *walkProcess, typ string, takeover bool) {
-	series, m := w.series(typ)
-	what, do := "Raise", p.gen.Raise
-	if takeover {
-		what, do = "Takeover", p.gen.Takeover
-	}
-	w.tell(what, p, series, m, nil, do(w.t.Context(), series, m.used[w.label(p)]))
+	label, _ := w.period(p)
+	w.tell(what, p, series, m, nil, map[string]func() error{
+		"Raise":    func() error { return p.gen.Raise(w.t.Context(), series, m.used[label]) },
+		"Takeover": func() error { return p.gen.Takeover(w.t.Context(), series, m.used[label]) },
+		"Prepare":  func() error { return p.gen.Prepare(w.t.Context(), series) },
+	}[what]())
 }
 
 func (w *walk) loseCounter(typ, label string) {
@@ -336,7 +334,7 @@ func (w *walk) issueOn(p *walkProcess, typ string, periods int) {
 			w.restart(p, s)
 		}
 		if !w.issue(p, typ) {
-			w.operate(p, typ, w.IntN(2) == 0)
+			w.operate(p, typ, pick(w, "Raise", "Takeover"))
 		}
 		w.nextPeriod(p, 40*24*time.Hour, 0)
 	}
@@ -356,7 +354,7 @@ func (w *walk) goWest(p *walkProcess, typ string) {
 	s.zone = time.FixedZone(fmt.Sprint("west", offset), offset)
 	p = pick(w, w.processes...)
 	w.restart(p, s)
-	w.operate(p, typ, true)
+	w.operate(p, typ, "Takeover")
 	w.issueOn(p, typ, periods)
 }
 
@@ -369,27 +367,21 @@ func (w *walk) runAhead(p *walkProcess, typ string) {
 	back, ahead := w.skew, 1+w.IntN(3)
 	w.issue(p, typ)
 	for range ahead {
-		_, _, end := p.gen.Scheme().Period(serial.At(w.now()))
-		w.skew = min(w.skew+end.Sub(w.now()), maxSkew)
-		w.setTime()
+		_, left := w.period(p)
+		w.setSkew(min(w.skew+left, maxSkew))
 		w.issue(p, typ)
 	}
-	last := w.label(p)
-	w.skew = back
-	w.setTime()
+	last, _ := w.period(p)
+	w.setSkew(back)
 	w.restart(p, p.walkSettings) // it remembers nothing
-	w.operate(p, typ, false)
+	w.operate(p, typ, "Raise")
 	w.loseCounter(typ, last)
-	w.prepare(p, typ)
+	w.operate(p, typ, "Prepare")
 	w.issueOn(p, typ, ahead+1)
 }
 
 func (w *walk) step() {
 	p, typ := pick(w, w.processes...), pick(w, "B", "B", "B", "B1")
-	setSkew := func(skew time.Duration) {
-		w.skew = skew
-		w.setTime()
-	}
 	issue := func() {
 		for range 1 + w.IntN(3) {
 			w.issue(p, typ)
@@ -403,13 +395,16 @@ func (w *walk) step() {
 		func() { w.nextPeriod(p, 400*24*time.Hour, 0) },
 		func() { w.advance(time.Duration(w.Int64N(int64(36 * time.Hour)))) },
 		func() { w.advance(time.Duration(w.Int64N(int64(40 * 24 * time.Hour)))) },
-		func() { setSkew(time.Duration(w.Int64N(int64(2*maxSkew))) - maxSkew) },
-		func() { setSkew(0) },
-		func() { w.operate(p, typ, false) },
-		func() { w.operate(p, typ, true) },
-		func() { w.prepare(p, typ) },
+		func() { w.setSkew(w.randomSkew()) },
+		func() { w.setSkew(0) },
+		func() { w.operate(p, typ, "Raise") },
+		func() { w.operate(p, typ, "Takeover") },
+		func() { w.operate(p, typ, "Prepare") },
 		func() { w.restart(p, w.mutate(pick(w, w.processes...).walkSettings)) }, // with settings close to another's
-		func() { w.loseCounter(typ, w.label(p)) },
+		func() {
+			label, _ := w.period(p)
+			w.loseCounter(typ, label)
+		},
 		func() {
 			if w.loses {
 				w.redis.Lose()
@@ -437,32 +432,28 @@ func (w *walk) run() {
 			w.restart(p, s)
 		}
 	}
-	w.setTime()
+	w.setSkew(0)
 	for range 60 {
 		w.step()
 	}
 	if w.lastType == "" {
 		return
 	}
-	w.skew = 0
 	// At a whole second: a printed period must not end before a script has reached a clock that stands still.
 	w.truth = w.truth.Add(4 * 24 * time.Hour).Truncate(time.Second)
-	w.setTime()
+	w.setSkew(0)
 	goesOn := slices.ContainsFunc(w.settings, func(s walkSettings) bool {
-		gen, err := serial.New(w.client, s.options(w.ledger)...)
-		require.NoError(w.t, err)
-		p := &walkProcess{s, gen}
+		p := &walkProcess{}
+		w.restart(p, s)
 		if w.issue(p, w.lastType) {
 			return true
 		}
-		w.operate(p, w.lastType, true)
+		w.operate(p, w.lastType, "Takeover")
 		return w.issue(p, w.lastType)
 	})
 	// Blocks and high starts may use up a period that never ends.
 	full := strings.Contains(w.trace[len(w.trace)-1], "numbers exhausted") && w.processes[0].period == serial.Never
-	if !goesOn && !full {
-		w.fail("stuck")
-	}
+	w.require(goesOn || full, "stuck")
 }
 
 // Settings, clocks and losses change at random, and operators are honest: no number is issued twice, and no series gets
@@ -470,21 +461,9 @@ func (w *walk) run() {
 // Guarantees: clock-back, future-day, day-between, day-entered-ahead, counter-expired, all-at-random.
 func TestWalk(t *testing.T) {
 	t.Parallel()
-	length, least := 2*time.Second, uint64(20)
-	switch soak := soakOf(t); {
-	case soak > 0:
-		length = soak
-	case redistest.Long():
-		length = time.Minute
-	case testing.Short():
+	length, least := lengthOf(t, time.Second, time.Minute, 1), uint64(20)
+	if testing.Short() {
 		length, least = 0, 5
-	}
-	var zones []*time.Location
-	for _, name := range []string{"UTC", "Asia/Tokyo", "Europe/Berlin", "America/New_York", "Pacific/Kiritimati",
-		"Pacific/Pago_Pago"} {
-		zone, err := time.LoadLocation(name)
-		require.NoError(t, err)
-		zones = append(zones, zone)
 	}
 	seed, outcomes, walks := redistest.Random(t).Uint64(), map[string]int{}, uint64(0)
 	missing := func() bool {
@@ -496,8 +475,8 @@ func TestWalk(t *testing.T) {
 		race.Bubble(t, func(t *testing.T) {
 			r := serialtest.NewRedis(t, time.Now())
 			w := &walk{Rand: rand.New(rand.NewPCG(seed, walks)), t: t, redis: r, client: r.Client(),
-				ledger: new(serialtest.Ledger), zones: zones, calendars: map[string]bool{}, numbers: map[string]int{},
-				models: map[string]*model{}, generation: map[string]int{}, outcomes: outcomes}
+				calendars: map[string]bool{}, numbers: map[string]int{}, models: map[string]*model{},
+				generation: map[string]int{}, outcomes: outcomes}
 			w.note("walk %d of seed %d", walks, seed)
 			w.client.AddHook(redistest.Hook(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
 				if w.jumpIn.Add(-1) == 0 {

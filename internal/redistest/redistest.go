@@ -8,7 +8,7 @@
 package redistest
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,11 +16,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,19 +34,15 @@ import (
 // attempts at a failover, with pauses of ten seconds. So a longer wait has another cause.
 const patience = time.Minute
 
-var errPortTaken = errors.New("the port was taken in between")
-
-// A Server is a redis-server process. It is safe for concurrent use. Only one of Kill, Pause, Resume and Restart runs
-// at a time.
+// A Server is a redis-server process. Its methods may be called at the same time, except for Kill, Pause, Resume and
+// Restart.
 type Server struct {
-	binary string
-	old    bool // whether the binary is older than 7.0
-	dir    string
-	args   []string
-	port   int
-
-	mu      sync.Mutex
-	process *process // latest process, which may have ended; guarded by mu
+	binary  string
+	old     bool // whether the binary is older than 7.0
+	dir     string
+	args    []string
+	port    int
+	process *process // latest process, which may have ended
 }
 
 // Start starts a server, and returns when the server replies to PING. args are additional arguments, such as
@@ -62,33 +61,26 @@ func start(t testing.TB, config string, args []string) *Server {
 		t.Skipf("starts servers: not with -short")
 	}
 	binary, old, err := find()
+	if err != nil && os.Getenv("SERIAL_REQUIRE_REDIS") == "1" {
+		t.Fatalf("redistest: SERIAL_REQUIRE_REDIS=1, but %v", err)
+	}
 	if err != nil {
-		if os.Getenv("SERIAL_REQUIRE_REDIS") == "1" {
-			t.Fatalf("redistest: SERIAL_REQUIRE_REDIS=1, but %v", err)
-		}
 		t.Skipf("redistest: %v", err)
 	}
 	s := &Server{binary: binary, old: old, dir: t.TempDir(), args: args}
-	if err := os.WriteFile(filepath.Join(s.dir, "redis.conf"), []byte(config), 0o600); err != nil {
+	err = os.WriteFile(filepath.Join(s.dir, "redis.conf"), []byte(config), 0o600)
+	if err == nil {
+		err = errPortTaken
+	}
+	for attempt := 1; errors.Is(err, errPortTaken) && attempt <= 10; attempt++ {
+		if s.port, err = reservePort(); err == nil {
+			err = s.launch()
+		}
+	}
+	if err != nil {
 		t.Fatalf("redistest: %v", err)
 	}
-	for attempt := 1; ; attempt++ {
-		if s.port, err = reservePort(); err == nil {
-			if err = s.launch(); err == nil {
-				break
-			}
-			releasePort(s.port)
-		}
-		if !errors.Is(err, errPortTaken) || attempt == 5 {
-			t.Fatalf("redistest: %v", err)
-		}
-	}
-	// This cleanup is registered after that of t.TempDir, so it runs first. The server has ended when the directory is
-	// removed.
-	t.Cleanup(func() {
-		s.Kill()
-		releasePort(s.port)
-	})
+	t.Cleanup(s.Kill) // runs before the cleanup of t.TempDir
 	return s
 }
 
@@ -103,118 +95,26 @@ func find() (binary string, old bool, err error) {
 		return "", false, fmt.Errorf("%s --version: %w", binary, err)
 	}
 	_, version, _ := strings.Cut(string(out), " v=") // "Redis server v=7.0.15 …", Valkey's likewise
-	version, _, _ = strings.Cut(version, " ")
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d.", &major, &minor); err != nil || major < 6 || major == 6 && minor < 2 {
-		return "", false, fmt.Errorf("%s is of version %q, and the tests need 6.2", binary, version)
+		return "", false, fmt.Errorf("the tests need version 6.2, and %s --version printed %q", binary, out)
 	}
 	return binary, major < 7, nil
 }
 
 // Addr returns the address of the server, 127.0.0.1:port. The address never changes.
-func (s *Server) Addr() string {
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
-}
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
 // Options returns new options for a client of the server. All options except the address have their defaults.
-func (s *Server) Options() *redis.Options {
-	return &redis.Options{Addr: s.Addr()}
-}
+func (s *Server) Options() *redis.Options { return &redis.Options{Addr: s.Addr()} }
 
 // Client returns a new client of the server. It is closed when t ends.
-func (s *Server) Client(t testing.TB) *redis.Client {
-	t.Helper()
-	client := redis.NewClient(s.Options())
+func (s *Server) Client(t testing.TB) *redis.Client { return closing(t, redis.NewClient(s.Options())) }
+
+// closing returns the client, which is closed when t ends.
+func closing[C interface{ Close() error }](t testing.TB, client C) C {
 	t.Cleanup(func() { _ = client.Close() })
 	return client
-}
-
-// Pause suspends the process with SIGSTOP. Connections stay open, but get no replies. After Pause has returned, no
-// command is executed until Resume is called. Pause does nothing if the server has been killed.
-func (s *Server) Pause() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.process.cmd.Process.Signal(sigStop) != nil {
-		return
-	}
-	// The signal has been sent but the process may still be running on another CPU.
-	for !stopped(s.process.cmd.Process.Pid) {
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// Resume continues a suspended process with SIGCONT.
-func (s *Server) Resume() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_ = s.process.cmd.Process.Signal(sigCont)
-}
-
-// Kill kills the process with SIGKILL, even if it is suspended, and returns when the process has ended.
-func (s *Server) Kill() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.process.kill()
-}
-
-// Restart starts the server again on the same port, with the same directory and arguments. If the server is running,
-// Restart kills it first. It returns when the server replies to PING and has loaded its data.
-func (s *Server) Restart(t testing.TB) {
-	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.process.kill()
-	// While the server was not running, its port may have become the local port of another connection.
-	err := s.launch()
-	for deadline := time.Now().Add(patience); errors.Is(err, errPortTaken) && time.Now().Before(deadline); {
-		time.Sleep(50 * time.Millisecond)
-		err = s.launch()
-	}
-	if err != nil {
-		t.Fatalf("redistest: restart: %v", err)
-	}
-}
-
-// launch starts a process and waits until it replies. The previous process must have ended. The caller must hold s.mu,
-// unless no other goroutine can use s yet. If launch fails, no process keeps running.
-func (s *Server) launch() error {
-	debug := []string{"--enable-debug-command", "yes"}
-	if s.old {
-		debug = nil // before 7.0, DEBUG needs no permission, and the setting does not exist
-	}
-	p, err := spawn(s.binary, s.dir, slices.Concat(
-		// Without a configuration file, CONFIG REWRITE fails, and Sentinel needs CONFIG REWRITE.
-		[]string{"redis.conf", "--save", "", "--repl-diskless-sync-delay", "0"},
-		debug,
-		s.args,
-		[]string{"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port)},
-	))
-	if err != nil {
-		return err
-	}
-	deadline := time.Now().Add(patience)
-	for {
-		err := p.answers(s.Addr())
-		if err == nil {
-			s.process = p
-			return nil
-		}
-		select {
-		case <-p.done:
-			err = fmt.Errorf("redis-server ended: %v", p.cmd.ProcessState)
-		case <-time.After(5 * time.Millisecond):
-			if time.Now().Before(deadline) {
-				continue
-			}
-			p.kill()
-			err = fmt.Errorf("redis-server does not answer: %w", err)
-		}
-		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-		if strings.Contains(string(log), "Address already in use") {
-			err = errPortTaken
-		}
-		return fmt.Errorf("%w; its log:\n%s", err, log)
-	}
 }
 
 // Do sends a command on a new connection. It does not repeat the command, so it returns an error immediately if the
@@ -227,33 +127,104 @@ func (s *Server) Do(args ...any) *redis.Cmd {
 	return client.Do(context.Background(), args...)
 }
 
-// A process is a started command.
-type process struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended and has been reaped
+// Pause suspends the process with SIGSTOP. Connections stay open, but get no replies. After Pause has returned, no
+// command is executed until Resume is called. Pause does nothing if the server has been killed.
+func (s *Server) Pause() {
+	s.process.signal("STOP")
+	for !s.process.stopped() { // it may still be running on another CPU
+		time.Sleep(time.Millisecond)
+	}
 }
 
-// spawn starts the binary in dir, with its output in dir/log.
-func spawn(binary, dir string, args []string) (*process, error) {
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		return nil, err
+// Resume continues a suspended process with SIGCONT.
+func (s *Server) Resume() { s.process.signal("CONT") }
+
+// Kill kills the process with SIGKILL, even if it is suspended, and returns when the process has ended.
+func (s *Server) Kill() { s.process.kill() }
+
+// Restart starts the server again on the same port, with the same directory and arguments. If the server is running,
+// Restart kills it first. It returns when the server replies to PING and has loaded its data.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.Kill()
+	eventually(t, "restart", s.launch) // its port may have become the local port of another connection for a while
+}
+
+var errPortTaken = errors.New("the port was taken in between")
+
+// launch starts a process and waits until it replies. The previous process must have ended. If launch fails, no process
+// keeps running.
+func (s *Server) launch() error {
+	debug := []string{"--enable-debug-command", "yes"}
+	if s.old {
+		debug = nil // before 7.0, DEBUG needs no permission, and the setting does not exist
 	}
-	p := &process{cmd: exec.Command(binary, args...), done: make(chan struct{})}
-	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, log, log
-	p.cmd.SysProcAttr = dieWithParent()
+	// Without a configuration file, CONFIG REWRITE fails, and Sentinel needs CONFIG REWRITE.
+	args := slices.Concat([]string{"redis.conf", "--save", "", "--repl-diskless-sync-delay", "0"}, debug, s.args,
+		[]string{"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port)})
+	p, err := spawn(s.binary, s.dir, args)
+	if err != nil {
+		return err
+	}
+	err = errors.New("redis-server does not answer")
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline) && p.ended.Err() == nil; {
+		if err = s.answers(p); err == nil {
+			s.process = p
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	p.kill()
+	if strings.Contains(p.log.String(), "Address already in use") {
+		err = errPortTaken
+	}
+	return fmt.Errorf("%w; %v; its log:\n%s", err, p.cmd.ProcessState, &p.log)
+}
+
+// answers returns an error if the process does not serve commands yet.
+func (s *Server) answers(p *process) error {
+	conn, err := net.DialTimeout("tcp", s.Addr(), time.Second) // go-redis would log that a connection is refused
+	if err != nil {
+		return err
+	}
+	_ = conn.Close()
+	err = s.Do("PING").Err() // such as LOADING
+	// If another server got the port first, only the process ID shows that it is not this server.
+	if info := s.Do("INFO", "server"); err == nil && !strings.Contains(info.String(),
+		fmt.Sprintf("process_id:%d\r", p.cmd.Process.Pid)) {
+		err = fmt.Errorf("INFO of another process: %v", info)
+	}
+	return err
+}
+
+// A process is a started command.
+type process struct {
+	cmd   *exec.Cmd
+	log   bytes.Buffer    // its output, once it has ended
+	ended context.Context // canceled when the process has ended and has been reaped
+}
+
+// spawn starts the binary in dir.
+func spawn(binary, dir string, args []string) (*process, error) {
+	p := &process{cmd: exec.Command(binary, args...)}
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr, p.cmd.SysProcAttr = dir, &p.log, &p.log, new(syscall.SysProcAttr)
+	// The kernel kills the process when the thread that starts it ends. This is necessary because t.Cleanup does not run
+	// if the test binary ends with a timeout or a SIGKILL. Only Linux supports it, so only there the struct has the field.
+	if field := reflect.ValueOf(p.cmd.SysProcAttr).Elem().FieldByName("Pdeathsig"); field.IsValid() {
+		field.Set(reflect.ValueOf(syscall.SIGKILL))
+	}
+	p.cmd.WaitDelay = time.Second // for a process that Redis has forked, which keeps its output open
+	ended, end := context.WithCancel(context.Background())
+	p.ended = ended
 	started := make(chan error)
 	go func() {
-		// On Linux, the parent of a process is a thread, and the Go runtime can end any thread. This thread is locked, so
-		// that it does not end before the child.
-		runtime.LockOSThread()
+		runtime.LockOSThread() // the runtime could end this thread before the process
 		defer runtime.UnlockOSThread()
+		defer end()
 		err := p.cmd.Start()
-		_ = log.Close()
 		started <- err
 		if err == nil {
 			_ = p.cmd.Wait()
-			close(p.done)
 		}
 	}()
 	return p, <-started
@@ -261,76 +232,128 @@ func spawn(binary, dir string, args []string) (*process, error) {
 
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
-	<-p.done
+	<-p.ended.Done()
 }
 
-// answers returns an error if the process does not serve commands at addr yet. It implements the protocol itself,
-// because go-redis needs seconds to return an error if a connection is refused, and logs the error.
-func (p *process) answers(addr string) error {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
-	if err != nil {
-		return err
+// signal sends a signal unless the process has ended. A shell sends it, because not all systems for which this package
+// must compile have SIGSTOP.
+func (p *process) signal(name string) {
+	if p.ended.Err() != nil {
+		return
 	}
-	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(time.Second))
-	if _, err := conn.Write([]byte("PING\r\nINFO server\r\n")); err != nil {
-		return err
+	if err := exec.Command("sh", "-c", fmt.Sprintf("kill -%s %d", name, p.cmd.Process.Pid)).Run(); err != nil {
+		panic(err)
 	}
-	lines := bufio.NewScanner(conn)
-	if lines.Scan() && lines.Text() != "+PONG" { // such as -LOADING
-		return fmt.Errorf("PING: %s", lines.Text())
-	}
-	// If another server got the port first, only the process ID shows that it is not this server.
-	want := fmt.Sprintf("process_id:%d", p.cmd.Process.Pid)
-	for lines.Scan() {
-		if lines.Text() == want {
-			return nil
-		}
-	}
-	return fmt.Errorf("no %s in INFO: %v", want, lines.Err())
 }
 
-// reserved contains the ports of all servers of this binary, including servers that are not running and do not occupy
-// their ports.
-var reserved = struct {
-	sync.Mutex
-	ports map[int]bool
-}{ports: map[int]bool{}}
+// stopped reports whether SIGSTOP has taken effect or the process has ended. It returns true where there is no cheap way
+// to check this.
+func (p *process) stopped() bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	// "pid (redis-server) state …"
+	return err != nil || p.ended.Err() != nil || regexp.MustCompile(`\) [TtZX] `).Match(stat)
+}
 
-// busOffset is the difference between the bus port and the port of a cluster node.
-const busOffset = 10000
+// StartReplica starts a replica of master, and returns when the replica is online. The replica is killed when t ends.
+func StartReplica(t testing.TB, master *Server, args ...string) *Server {
+	t.Helper()
+	s := start(t, fmt.Sprintf("replicaof 127.0.0.1 %d\n", master.port), args)
+	master.AwaitReplica(t)
+	return s
+}
 
-// reservePort returns a free port whose bus port is also free. Another process can still take one of them before the
-// server is started.
+// ReplicaOf makes the server a replica of master, or a master if master is nil. The role persists across restarts.
+func (s *Server) ReplicaOf(master *Server) error {
+	host, port := "NO", "ONE"
+	if master != nil {
+		host, port = "127.0.0.1", strconv.Itoa(master.port)
+	}
+	return errors.Join(s.Do("REPLICAOF", host, port).Err(), s.Do("CONFIG", "REWRITE").Err())
+}
+
+// IsMaster reports whether the server replies and is a master.
+func (s *Server) IsMaster() bool {
+	role, err := s.Do("ROLE").Slice()
+	return err == nil && len(role) > 0 && role[0] == "master"
+}
+
+// AwaitReplica returns when the server has a replica that acknowledges its writes.
+func (s *Server) AwaitReplica(t testing.TB) {
+	t.Helper()
+	eventually(t, "replica", s.replicated)
+}
+
+// replicated returns an error until the replica of the master is online. The replica reports "master_link_status:up"
+// too early, so it must acknowledge a write. This write does not leave a key.
+func (s *Server) replicated() error {
+	client := redis.NewClient(s.Options())
+	defer func() { _ = client.Close() }()
+	ctx := context.Background()
+	replies, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.Set(ctx, "redistest", "", 0)
+		p.Del(ctx, "redistest")
+		return p.Do(ctx, "WAIT", 1, 100).Err()
+	})
+	if err == nil && replies[2].(*redis.Cmd).Val() == int64(0) {
+		err = errors.New("no replica acknowledges")
+	}
+	return err
+}
+
+// CutOff interrupts the connection of the replica to its master until Rejoin is called. Both servers keep running, and
+// the replica lags behind.
+func (s *Server) CutOff(master *Server) error {
+	return errors.Join(
+		s.Do("CONFIG", "SET", "masterauth", "wrong").Err(), // a master without a password rejects every password
+		master.Do("CLIENT", "KILL", "TYPE", "replica").Err())
+}
+
+// Rejoin reverts CutOff.
+func (s *Server) Rejoin() error {
+	// A promotion makes a replica rewrite its configuration, and a restart must not restore the wrong password.
+	return errors.Join(s.Do("CONFIG", "SET", "masterauth", "").Err(), s.Do("CONFIG", "REWRITE").Err())
+}
+
+// Save returns a snapshot (RDB) of the data of the server. It can be passed to Restore. The server must not use an
+// append-only file.
+func (s *Server) Save() ([]byte, error) {
+	if err := s.Do("SAVE").Err(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(s.snapshot())
+}
+
+// Restore replaces the snapshot from which a killed server will start. If the snapshot is nil, the server will start
+// empty.
+func (s *Server) Restore(snapshot []byte) error {
+	if snapshot == nil {
+		return os.RemoveAll(s.snapshot()) // no error if there is none
+	}
+	return os.WriteFile(s.snapshot(), snapshot, 0o600)
+}
+
+func (s *Server) snapshot() string { return filepath.Join(s.dir, "dump.rdb") }
+
+// reserved contains the ports that servers of this binary have ever had. A server that is not running does not occupy
+// its port.
+var reserved sync.Map
+
+// reservePort returns a free port. Another process can still take it, or the port that a cluster node needs as its bus,
+// before the server is started.
 func reservePort() (int, error) {
-	reserved.Lock()
-	defer reserved.Unlock()
-	for range 100 {
+	for {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return 0, err
 		}
+		_ = l.Close()
 		port := l.Addr().(*net.TCPAddr).Port
-		_ = l.Close()
-		bus := port + busOffset
-		if bus > 65535 || reserved.ports[port] || reserved.ports[bus] {
-			continue
+		bus := port + 10000
+		_, taken := reserved.LoadOrStore(port, true)
+		if _, busTaken := reserved.LoadOrStore(bus, true); !taken && !busTaken && bus < 1<<16 {
+			return port, nil
 		}
-		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(bus))); err != nil {
-			continue
-		}
-		_ = l.Close()
-		reserved.ports[port], reserved.ports[bus] = true, true
-		return port, nil
 	}
-	return 0, errors.New("no free port found")
-}
-
-func releasePort(port int) {
-	reserved.Lock()
-	defer reserved.Unlock()
-	delete(reserved.ports, port)
-	delete(reserved.ports, port+busOffset)
 }
 
 // eventually repeats check until it returns nil. If this takes longer than patience, the test fails with the latest
@@ -338,11 +361,7 @@ func releasePort(port int) {
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
+	for err := check(); err != nil; err = check() {
 		if time.Now().After(deadline) {
 			t.Fatalf("redistest: %s: %v", what, err)
 		}

@@ -2,6 +2,8 @@ package redistest_test
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -14,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial/internal/redistest"
@@ -22,21 +23,16 @@ import (
 
 func TestServer(t *testing.T) {
 	t.Parallel()
-	ctx := t.Context()
 	s := redistest.Start(t, "--appendonly", "yes")
 	addr, rdb := s.Addr(), s.Client(t)
-	require.NoError(t, rdb.Set(ctx, "k", "v", 0).Err())
+	require.NoError(t, rdb.Set(t.Context(), "k", "v", 0).Err())
 
 	s.Pause()
-	opt := s.Options()
-	opt.ReadTimeout, opt.MaxRetries = 100*time.Millisecond, -1
-	impatient := redis.NewClient(opt)
-	t.Cleanup(func() { _ = impatient.Close() })
-	var netErr net.Error
-	require.ErrorAs(t, impatient.Ping(ctx).Err(), &netErr)
-	require.True(t, netErr.Timeout())
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, s.Client(t).Ping(ctx).Err(), context.DeadlineExceeded)
 	s.Resume()
-	require.NoError(t, rdb.Ping(ctx).Err())
+	require.NoError(t, rdb.Ping(t.Context()).Err())
 
 	s.Kill()
 	require.True(t, refused(addr))
@@ -46,28 +42,24 @@ func TestServer(t *testing.T) {
 
 	s.Restart(t)
 	require.Equal(t, addr, s.Addr())
-	require.Equal(t, "v", rdb.Get(ctx, "k").Val(), "the append-only file survives")
+	require.Equal(t, "v", rdb.Get(t.Context(), "k").Val(), "the append-only file survives")
 
 	s.Pause()
 	s.Restart(t)
-	require.Equal(t, "v", rdb.Get(ctx, "k").Val(), "a server that still runs is replaced, even a paused one")
-}
+	require.Equal(t, "v", rdb.Get(t.Context(), "k").Val(), "a server that still runs is replaced, even a paused one")
 
-func TestGoneAfterTest(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t) // skips here rather than there
 	t.Run("test", func(t *testing.T) {
 		s = redistest.Start(t)
 		s.Pause()
 	})
-	require.True(t, refused(s.Addr()))
+	require.True(t, refused(s.Addr()), "the server is gone after its test")
 }
 
 // A second test binary is killed, so its t.Cleanup does not run. Its server must be killed, too.
 func TestGoneAfterKill(t *testing.T) {
 	t.Parallel()
+	s := redistest.Start(t) // skips the test here if there is no server
 	if os.Getenv("REDISTEST_VICTIM") != "" {
-		s := redistest.Start(t)
 		fmt.Println("serving on", s.Addr())
 		_, _ = io.Copy(io.Discard, os.Stdin) // returns if the outer test dies
 		return
@@ -75,17 +67,12 @@ func TestGoneAfterKill(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux kills the server together with the test binary")
 	}
-	redistest.Start(t) // skips here rather than there
 	victim := exec.Command(os.Args[0], "-test.run=^TestGoneAfterKill$")
 	victim.Env = append(os.Environ(), "REDISTEST_VICTIM=1", "TMPDIR="+t.TempDir())
 	victim.Stderr = os.Stderr
-	stdin, err := victim.StdinPipe()
-	require.NoError(t, err)
-	defer func() { _ = stdin.Close() }()
-	stdout, err := victim.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, victim.Start())
-
+	_, err1 := victim.StdinPipe() // closed by Wait
+	stdout, err2 := victim.StdoutPipe()
+	require.NoError(t, errors.Join(err1, err2, victim.Start()))
 	addr := ""
 	for lines := bufio.NewScanner(stdout); addr == "" && lines.Scan(); {
 		_, addr, _ = strings.Cut(lines.Text(), "serving on ")
@@ -95,6 +82,14 @@ func TestGoneAfterKill(t *testing.T) {
 	require.NoError(t, victim.Process.Kill())
 	_ = victim.Wait()
 	require.Eventually(t, func() bool { return refused(addr) }, 30*time.Second, 20*time.Millisecond)
+}
+
+func refused(addr string) bool {
+	conn, err := net.Dial("tcp", addr)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err != nil
 }
 
 // There is no usable redis-server, or its arguments are invalid. The test must be skipped or fail. With -short, it must
@@ -107,9 +102,9 @@ func TestStartFails(t *testing.T) {
 		want    string
 	}{
 		"no binary":     {"", nil, "not found"},
-		"too old":       {"echo Redis server v=6.0.16 sha=00000000:0", nil, `"6.0.16"`},
-		"much too old":  {"echo Redis server v=5.0.14 sha=00000000:0", nil, `"5.0.14"`},
-		"no version":    {"echo hello", nil, `""`},
+		"too old":       {"echo Redis server v=6.0.16 sha=00000000:0", nil, `v=6.0.16 `},
+		"much too old":  {"echo Redis server v=5.0.14 sha=00000000:0", nil, `v=5.0.14 `},
+		"no version":    {"echo hello", nil, `"hello`},
 		"broken":        {"exit 1", nil, "exit status 1"},
 		"bad argument":  {"real", []string{"--no-such-thing", "1"}, "no-such-thing"},
 		"port is taken": {"real", []string{"--cluster-enabled", "yes", "--cluster-port", taken}, "taken"},
@@ -123,25 +118,24 @@ func TestStartFails(t *testing.T) {
 					require.NoError(t, os.WriteFile(filepath.Join(path, "redis-server"), script, 0o700))
 				}
 				t.Setenv("SERIAL_REQUIRE_REDIS", "")
-				require.Contains(t, outcome(t).skip, tt.want)
+				require.Regexp(t, "^skipped: .*"+tt.want, outcome(t))
 			}
 			t.Setenv("SERIAL_REQUIRE_REDIS", "1")
-			tb := outcome(t, tt.args...)
-			if strings.Contains(tb.fatal, "'cluster-port") {
+			ended := outcome(t, tt.args...)
+			if strings.Contains(ended, "'cluster-port") {
 				t.Skip("--cluster-port exists from 7.0 on")
 			}
-			require.Contains(t, tb.fatal, tt.want)
-			require.Empty(t, tb.skip)
+			require.Regexp(t, "(?s)^failed: .*"+tt.want, ended)
 		})
 	}
 	t.Setenv("SERIAL_REQUIRE_REDIS", "1")
 	require.NoError(t, flag.Set("test.short", "true"))
 	defer func() { _ = flag.Set("test.short", "false") }()
-	require.Equal(t, "starts servers: not with -short", outcome(t).skip)
+	require.Equal(t, "skipped: starts servers: not with -short", outcome(t))
 }
 
 // outcome starts a server with these arguments in a test, and returns how this test ends.
-func outcome(t *testing.T, args ...string) *recorder {
+func outcome(t *testing.T, args ...string) string {
 	tb := &recorder{TB: t}
 	done := make(chan struct{})
 	go func() {
@@ -149,29 +143,19 @@ func outcome(t *testing.T, args ...string) *recorder {
 		redistest.Start(tb, args...)
 	}()
 	<-done
-	return tb
+	return tb.ended
 }
 
 // A recorder is a testing.TB that records how the test would have ended.
 type recorder struct {
 	testing.TB
-	skip, fatal string
+	ended string
 }
 
-func (r *recorder) Skipf(format string, args ...any) {
-	r.skip = fmt.Sprintf(format, args...)
+func (r *recorder) Skipf(format string, args ...any)  { r.end("skipped: "+format, args) }
+func (r *recorder) Fatalf(format string, args ...any) { r.end("failed: "+format, args) }
+
+func (r *recorder) end(format string, args []any) {
+	r.ended = fmt.Sprintf(format, args...)
 	runtime.Goexit()
-}
-
-func (r *recorder) Fatalf(format string, args ...any) {
-	r.fatal = fmt.Sprintf(format, args...)
-	runtime.Goexit()
-}
-
-func refused(addr string) bool {
-	conn, err := net.Dial("tcp", addr)
-	if err == nil {
-		_ = conn.Close()
-	}
-	return err != nil
 }

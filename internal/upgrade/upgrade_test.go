@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +22,22 @@ import (
 	"github.com/dailyserial/serial/internal/redistest/memory"
 )
 
-// build builds a process of the release in a folder. Its source is testdata/old.go.
+// TestUpgrade builds the release once for the tests of both versions.
+func TestUpgrade(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the release is not built with -short")
+	}
+	binary, err := build(t.TempDir())
+	if err != nil && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Run("in turn", func(t *testing.T) { testInTurn(t, binary) })
+	t.Run("at once", func(t *testing.T) { testAtOnce(t, binary) })
+}
+
+// build builds a process of the release in a folder. Its source is testdata/old.go. With -trimpath, Go's build cache has
+// the packages even if they were compiled in another folder.
 func build(dir string) (binary string, err error) {
 	run := func(dir, name string, args ...string) string {
 		cmd := exec.Command(name, args...)
@@ -34,71 +48,33 @@ func build(dir string) (binary string, err error) {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	commit := run("../..", "git", "log", "-1", "--format=%H", "--grep=^all: release 0.5.0$")
 	archive, binary := filepath.Join(dir, "release.tar"), filepath.Join(dir, "old.exe") // Windows needs this ending
+	source, err := filepath.Abs("testdata/old.go")
+	commit := run("../..", "git", "log", "-1", "--format=%H", "--grep=^all: release 0.5.0$")
 	run("../..", "git", "archive", "-o", archive, commit)
 	run(dir, "tar", "-xf", archive)
-	source, e := os.ReadFile("testdata/old.go")
-	folder := filepath.Join(dir, "cmd", "old")
-	if err = errors.Join(err, e, os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, "main.go"), source,
-		0o600)); err == nil {
-		run(dir, "go", "build", "-o", binary, "./cmd/old")
-	}
+	run(dir, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, source)
 	return binary, err
 }
 
-var built struct {
-	once   sync.Once
-	dir    string
-	binary string
-	err    error
-}
-
-func TestMain(m *testing.M) {
-	status := m.Run()
-	_ = os.RemoveAll(built.dir)
-	os.Exit(status)
-}
-
-// An old process runs the release.
-type old struct {
-	in  io.Writer
-	out *bufio.Scanner
-}
-
-// startOld starts a process of the release whose periods begin at start.
-func startOld(t *testing.T, addr string, start int64, withLedger bool) *old {
-	if testing.Short() {
-		t.Skip("the release is not built with -short")
-	}
-	built.once.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "serial-upgrade"); built.err == nil {
-			built.binary, built.err = build(built.dir)
-		}
-	})
-	if built.err != nil && os.Getenv("CI") == "" {
-		t.Skip(built.err)
-	}
-	require.NoError(t, built.err)
-	cmd := exec.Command(built.binary, addr, fmt.Sprint(start), fmt.Sprint(withLedger))
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+// startOld starts a process of the release whose periods begin at start. The returned function makes a call in it, and
+// returns the number or "error: …".
+func startOld(t *testing.T, binary, addr string, start int64, withLedger bool) func(call string) string {
+	cmd := exec.Command(binary, addr, fmt.Sprint(start), fmt.Sprint(withLedger))
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
 	cmd.Stderr = os.Stderr
-	require.NoError(t, cmd.Start())
+	require.NoError(t, errors.Join(err1, err2, cmd.Start()))
 	t.Cleanup(func() {
 		_ = in.Close()
 		_ = cmd.Wait()
 	})
-	return &old{in, bufio.NewScanner(out)}
-}
-
-// call makes a call in the old process, and returns the number or "error: …".
-func (o *old) call(call string) string {
-	_, _ = fmt.Fprintln(o.in, call)
-	o.out.Scan()
-	return o.out.Text()
+	results := bufio.NewScanner(out)
+	return func(call string) string {
+		_, _ = fmt.Fprintln(in, call)
+		results.Scan()
+		return results.Text()
+	}
 }
 
 // A ledger is the one of the old process.
@@ -110,41 +86,40 @@ redis.call('SET', KEYS[1], string.format('%.0f', last + ARGV[2]))
 return last`, []string{"ledger:" + r.Series + r.Period}, r.Above, r.N).Int64()
 }
 
-// newGenerator returns a generator of this version, like that of an old process.
-func newGenerator(t *testing.T, addr string, start int64, withLedger bool) *serial.Generator {
+// startNew is startOld for a generator of this version.
+func startNew(t *testing.T, addr string, withLedger bool) func(call string) string {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = rdb.Close() })
-	opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithRetention(9),
-		serial.WithStart(start)}
+	opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithRetention(9)}
 	if withLedger {
 		opts = append(opts, serial.WithLedger(ledger{rdb}, 5))
 	}
 	gen, err := serial.New(rdb, opts...)
 	require.NoError(t, err)
-	return gen
-}
-
-// call makes a call in this version, and returns the number or "error: …".
-func call(ctx context.Context, gen *serial.Generator, line string) (result string) {
-	var what string
-	var number serial.Number
-	var n int64
-	_, _ = fmt.Sscan(line, &what, &n)
-	var err error
-	switch what {
-	case "next":
-		number, err = gen.NextNumber(ctx, "IS")
-	case "once":
-		number, err = gen.NextOnce(ctx, "IS", fmt.Sprint("id", n))
-	case "peek":
-		number, err = gen.Peek(ctx, "IS")
-	case "history":
-		_, err = gen.History(ctx, "IS", int(n))
+	return func(call string) string {
+		var number serial.Number
+		var err error
+		switch call {
+		case "next":
+			number, err = gen.NextNumber(t.Context(), "IS")
+		case "once 7":
+			number, err = gen.NextOnce(t.Context(), "IS", "id7")
+		case "peek":
+			number, err = gen.Peek(t.Context(), "IS")
+		case "history":
+			_, err = gen.History(t.Context(), "IS", 3)
+		case "audit":
+			report, e := gen.Audit(t.Context(), "IS", serial.On(2021, time.October, 24), func(yield func(string, error) bool) {
+				_ = yield("IS202110241000", nil) && yield("IS202110241001", nil)
+			})
+			require.True(t, report.Clean(), report)
+			err = e
+		}
+		if err != nil {
+			return "error: " + err.Error()
+		}
+		return number.String()
 	}
-	if err != nil {
-		return "error: " + err.Error()
-	}
-	return number.String()
 }
 
 // startServer starts a Redis in memory at noon on 24 October 2021, in UTC.
@@ -157,14 +132,14 @@ func startServer(t *testing.T) *miniredis.Miniredis {
 
 // A process of the release and one of this version make calls in turn. The release writes the record, and this version
 // takes it over with the first number that it issues. The result of a step is a number, a part of an error, or nothing.
-func TestUpgrade(t *testing.T) {
+func testInTurn(t *testing.T, binary string) {
 	for name, c := range map[string]struct {
 		start      int64 // of the old process
 		withLedger bool
 		steps      string
 	}{
 		"only numbers take a record over": {1, false, "old next = IS202110240001, old once 7 = IS202110240002, " +
-			"new peek = IS202110240002, new history 3, old next = IS202110240003, new next = IS202110240004, " +
+			"new peek = IS202110240002, new history, old next = IS202110240003, new next = IS202110240004, " +
 			"old next = conflicting period, old raise 50 = conflicting period, new next = IS202110240005, " +
 			"new once 7 = IS202110240002"},
 		"without the record, the release adopts the counter": {1, false, "new next = IS202110240001, " +
@@ -174,7 +149,7 @@ func TestUpgrade(t *testing.T) {
 			"day 25, new next = IS202110250001, day 26, new next = IS202110260001, day 27, new next = IS202110270001, " +
 			"day 28, new next = IS202110280001"},
 		"a start belongs to its period": {1000, false, "old prepare 2, new peek = IS202110240000, " +
-			"old next = IS202110241000, new next = IS202110241001, audit, day 25, new next = IS202110251000, day 26, " +
+			"old next = IS202110241000, new next = IS202110241001, new audit, day 25, new next = IS202110251000, day 26, " +
 			"new next = IS202110260001"},
 		"labels of a clock that was ahead are doubtful": {1, false, "old next = IS202110240001, day 26, " +
 			"old next = IS202110260001, day 27, old next = IS202110270001, day 25, old next = clock skew, " +
@@ -187,31 +162,21 @@ func TestUpgrade(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := startServer(t)
-			o := startOld(t, m.Addr(), c.start, c.withLedger)
-			gens := map[string]*serial.Generator{"new": newGenerator(t, m.Addr(), 1, c.withLedger),
-				"plain": newGenerator(t, m.Addr(), 1, false)}
+			calls := map[string]func(string) string{"old": startOld(t, binary, m.Addr(), c.start, c.withLedger),
+				"new": startNew(t, m.Addr(), c.withLedger), "plain": startNew(t, m.Addr(), false)}
 			for step := range strings.SplitSeq(c.steps, ", ") {
 				what, want, _ := strings.Cut(step, " = ")
 				who, what, _ := strings.Cut(what, " ")
 				got := ""
 				switch who {
-				case "old":
-					got = o.call(what)
 				case "delete":
 					require.True(t, m.Del(what))
 				case "day":
 					day, err := time.Parse("20060102 15", "202110"+what+" 12")
 					require.NoError(t, err)
 					m.SetTime(day)
-				case "audit":
-					report, err := gens["new"].Audit(t.Context(), "IS", serial.On(2021, time.October, 24),
-						func(yield func(string, error) bool) {
-							_ = yield("IS202110241000", nil) && yield("IS202110241001", nil)
-						})
-					require.NoError(t, err)
-					require.True(t, report.Clean(), report)
 				default:
-					got = call(t.Context(), gens[who], what)
+					got = calls[who](what)
 				}
 				if strings.HasPrefix(want, "IS") || want == "" {
 					require.Equal(t, want, got, step)
@@ -224,43 +189,31 @@ func TestUpgrade(t *testing.T) {
 }
 
 // Processes of both versions run at once: no number comes twice, and this version has no errors.
-func TestBothAtOnce(t *testing.T) {
+func testAtOnce(t *testing.T, binary string) {
 	for _, withLedger := range []bool{false, true} {
-		t.Run(fmt.Sprintf("ledger %v", withLedger), func(t *testing.T) {
-			m := startServer(t)
-			first := startOld(t, m.Addr(), 1, withLedger)
-			var mu sync.Mutex
-			got := map[string]int{first.call("next"): 1}
-			note := func(number string) {
-				mu.Lock()
-				defer mu.Unlock()
-				got[number]++
-			}
-			var wg sync.WaitGroup
-			for _, o := range []*old{first, startOld(t, m.Addr(), 1, withLedger)} {
-				wg.Go(func() {
-					for range 200 {
-						if number := o.call("next"); !strings.HasPrefix(number, "error: ") {
-							note(number)
-						}
+		m := startServer(t)
+		old, old2 := startOld(t, binary, m.Addr(), 1, withLedger), startOld(t, binary, m.Addr(), 1, withLedger)
+		got := map[string]int{old("next"): 1}
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for i, next := range []func(string) string{old, old2, startNew(t, m.Addr(), withLedger),
+			startNew(t, m.Addr(), withLedger)} {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 5 * time.Millisecond)
+				for range 200 {
+					if number := next("next"); i >= 2 || !strings.HasPrefix(number, "error: ") {
+						mu.Lock()
+						got[number]++
+						mu.Unlock()
 					}
-				})
-			}
-			for i := range 2 {
-				gen := newGenerator(t, m.Addr(), 1, withLedger)
-				wg.Go(func() {
-					time.Sleep(time.Duration(i+1) * 5 * time.Millisecond)
-					for range 200 {
-						note(call(t.Context(), gen, "next"))
-					}
-				})
-			}
-			wg.Wait()
-			for number, n := range got {
-				require.Equal(t, 1, n, number)
-				require.Regexp(t, "^IS20211024", number)
-			}
-			require.Contains(t, first.call("next"), "conflicting period")
-		})
+				}
+			})
+		}
+		all.Wait()
+		for number, n := range got {
+			require.Equal(t, 1, n, number)
+			require.Regexp(t, "^IS20211024", number)
+		}
+		require.Contains(t, old("next"), "conflicting period")
 	}
 }

@@ -25,11 +25,10 @@ type Redis struct {
 
 // Start starts a Redis. It is stopped at the end of the test.
 func Start(t testing.TB) *Redis {
-	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true)
-	t.Cleanup(m.Close)
-	r := &Redis{Miniredis: m, t: t}
-	addReplicationID(m, func(command string) bool { return command == r.denied.Load() })
+	r := &Redis{Miniredis: miniredis.NewMiniRedis(), t: t}
+	r.ClockTTL(true)
+	t.Cleanup(r.Close)
+	r.addReplicationID()
 	return r
 }
 
@@ -56,11 +55,10 @@ func (m *Redis) Client(hooks ...redis.Hook) *redis.Client {
 // AddReplicationID adds a replication ID to a miniredis, which has none, because a ledger needs this ID. The returned
 // function changes the ID like a restart.
 func AddReplicationID(m *miniredis.Miniredis) (change func()) {
-	return addReplicationID(m, func(string) bool { return false })
+	return (&Redis{Miniredis: m}).addReplicationID()
 }
 
-// addReplicationID is AddReplicationID for a server that can deny commands.
-func addReplicationID(m *miniredis.Miniredis, denied func(command string) bool) (change func()) {
+func (m *Redis) addReplicationID() (change func()) {
 	if m.Server() == nil { // the first connection starts it
 		if conn, err := m.Dial(); err == nil {
 			_ = conn.Close()
@@ -68,7 +66,7 @@ func addReplicationID(m *miniredis.Miniredis, denied func(command string) bool) 
 	}
 	var replID atomic.Int64
 	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
-		if denied(strings.ToUpper(cmd)) {
+		if strings.ToUpper(cmd) == m.denied.Load() {
 			c.WriteError("NOPERM this user has no permissions to run the '" + cmd + "' command")
 			return true
 		}
