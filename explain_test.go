@@ -81,39 +81,33 @@ func lose(cmd redis.Cmder, send func() error) error {
 // reported, each with its reason. The tests of internal/series cover which numbers these are.
 // Guarantees: gap-explained.
 func TestUnused(t *testing.T) {
-	for name, row := range map[string]struct {
+	slow := options(serial.WithLedger(slowLedger{new(serialtest.Ledger)}, 10))
+	for _, row := range []struct {
 		opts         []serial.Option
 		script, want string
 	}{
-		"a call is canceled":                   {nil, "issue 2, late, leave 5", "IS 3-7 caller left!"},
-		"a call is canceled during an opening": {nil, "other, second-late, leave 3", "IS 1-3 caller left!"},
-		"one call of a batch is canceled":      {nil, "issue 1, late-batch, leave 1", "IS 4-4 caller left!"},
-		"a reply is lost, and that of a request": {nil, "issue 1, lose, issue 5, lose, gen once",
-			"IS 2-9999 answer lost: 1 attempt?"},
-		"a hook panics": {nil, "issue 1, panic 3", "IS 2-9999 answer lost: 1 attempt?"},
-		"Raise": {nil, "issue 1, gen raise 41, gen raise 41, gen raise 20, gen takeover 50",
-			"IS 2-41 raised?, IS 42-50 raised?"},
-		"Raise of a new type": {nil, "gen raise 5, second-lose, gen raise 7", "IS 1-5 raised?"},
-		"not replicated": {options(confirmedBy(1)), "fail 3, gen once = not replicated",
-			"IS 1-3 not replicated?"},
-		"not replicated, with a ledger": {append(ledgerIf(true, 10), confirmedBy(1)), "fail 3", "IS 1-3 not replicated!"},
-		"a block is skipped": {ledgerIf(true, 10), "issue 4, restart, issue 1, lose-all, issue 1",
-			"IS 5-10 block skipped?"},
-		"a block is burned": {options(serial.WithLedger(new(slowLedger), 10)), "fail 1", "IS 1-10 block burned!"},
+		{nil, "gen next 2, late, leave 5", "IS 3-7 caller left!"},
+		{nil, "other, second-late, leave 3", "IS 1-3 caller left!"}, // during an opening
+		{nil, "gen next, late-batch, leave 1", "IS 4-4 caller left!"},
+		{nil, "gen next, lose, gen next 5, lose, gen once", "IS 2-9999 answer lost: 1 attempt?"},
+		{nil, "gen next, panic 3", "IS 2-9999 answer lost: 1 attempt?"},
+		{nil, "gen next, gen raise 41, gen raise 41, gen raise 20, gen takeover 50", "IS 2-41 raised?, IS 42-50 raised?"},
+		{nil, "gen raise 5, second-lose, gen raise 7", "IS 1-5 raised?"}, // a new type
+		{options(confirmedBy(1)), "gen next 3 = not replicated, gen once = not replicated", "IS 1-3 not replicated?"},
+		{append(ledgerIf(true, 10), confirmedBy(1)), "gen next 3 = not replicated", "IS 1-3 not replicated!"},
+		{ledgerIf(true, 10), "gen next 4, restart, gen next, lose-all, gen next", "IS 5-10 block skipped?"},
+		{slow, "burn", "IS 1-10 block burned!"},
 	} {
-		runInBubble(t, name, func(t *testing.T, m *simulation) {
+		runInBubble(t, row.script, func(t *testing.T, m *simulation) {
 			var reports []serial.Explanation
 			next := &fault{}
 			gen := newGenerator(t, m.Client(next.hook()), append(row.opts, serial.WithLocation(time.UTC),
 				collecting(&reports))...)
 			issue := func(ctx context.Context, n string) error {
-				count, err := strconv.Atoi(n)
-				require.NoError(t, err)
-				return errOf(gen.NextN(ctx, "IS", count))
+				return errOf(gen.NextN(ctx, "IS", must(strconv.Atoi(n))))
 			}
 			steps(t, map[string]*serial.Generator{"gen": gen}, map[string]func(string){
-				"issue":       func(n string) { require.NoError(t, issue(t.Context(), n)) },
-				"fail":        func(n string) { require.Error(t, issue(t.Context(), n)) },
+				"burn":        func(string) { require.Error(t, issue(t.Context(), "1")) },
 				"other":       func(string) { require.NoError(t, errOf(gen.Next(t.Context(), "PO"))) }, // loads the script
 				"late":        func(string) { next.set(late) },
 				"lose":        func(string) { next.set(lose) },
@@ -153,9 +147,9 @@ func TestUnused(t *testing.T) {
 }
 
 // A slowLedger reserves a block so late that the block cannot be installed any more.
-type slowLedger struct{ serialtest.Ledger }
+type slowLedger struct{ *serialtest.Ledger }
 
-func (l *slowLedger) Reserve(_ context.Context, r serial.Reservation) (int64, error) {
+func (l slowLedger) Reserve(_ context.Context, r serial.Reservation) (int64, error) {
 	time.Sleep(time.Minute)
 	return l.Ledger.Reserve(context.Background(), r)
 }
@@ -172,29 +166,26 @@ func TestAnswersLostWithinASecond(t *testing.T) {
 			Unused: func(_ context.Context, e serial.Explanation) {
 				calls.add("%v: %s from %d, %s at %v", since(time.Now()), e.Type, e.First, e.Reason, since(e.At))
 			}}))
-		require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 5)))
-		require.NoError(t, errOf(gen.NextN(t.Context(), "PO", 5)))
-		begin = time.Now()
-		lost := func(at time.Duration, typ string, want ...string) {
+		// at runs steps at a time in milliseconds, and requires the calls of the hook since the steps before.
+		at := func(ms time.Duration, script string, want ...string) {
 			t.Helper()
-			time.Sleep(at*time.Millisecond - time.Since(begin))
-			next.set(lose)
-			require.NoError(t, errOf(gen.Next(t.Context(), typ)))
+			time.Sleep(ms*time.Millisecond - time.Since(begin))
+			steps(t, map[string]*serial.Generator{"gen": gen}, map[string]func(string){
+				"lose":  func(string) { next.set(lose) },
+				"PO":    func(string) { require.NoError(t, errOf(gen.Next(t.Context(), "PO"))) },
+				"flush": func(string) { require.NoError(t, gen.Flush(t.Context())) },
+			}, script)
 			synctest.Wait()
 			require.Equal(t, want, calls.take())
 		}
-		lost(0, "IS", "0s: IS from 6, answer lost: 1 attempt at 0s")
-		lost(300, "IS")
-		lost(600, "IS")
-		lost(700, "PO", "700ms: PO from 6, answer lost: 1 attempt at 700ms")
-		require.NoError(t, gen.Raise(t.Context(), "IS", 20))
-		time.Sleep(time.Second - time.Since(begin))
-		synctest.Wait()
-		require.Equal(t, []string{"700ms: IS from 12, raised at 700ms", "1s: IS from 8, answer lost: 2 attempts at 300ms"},
-			calls.take())
-		lost(1900, "IS")
-		require.NoError(t, gen.Flush(t.Context()))
-		require.Equal(t, []string{"1.9s: IS from 12, answer lost: 1 attempt at 1.9s"}, calls.take())
+		at(0, "PO, gen next 5, lose, gen next", "0s: IS from 6, answer lost: 1 attempt at 0s")
+		at(300, "lose, gen next")
+		at(600, "lose, gen next")
+		at(700, "lose, PO", "700ms: PO from 2, answer lost: 1 attempt at 700ms")
+		at(800, "gen raise 20", "800ms: IS from 12, raised at 800ms")
+		at(1000, "flush", "1s: IS from 8, answer lost: 2 attempts at 300ms")
+		at(1900, "lose, gen next")
+		at(1900, "flush", "1.9s: IS from 12, answer lost: 1 attempt at 1.9s")
 	})
 }
 
@@ -218,9 +209,8 @@ func TestDeletedDocument(t *testing.T) {
 			}
 			requireResult(t, "IS200001010101")(other.Next(t.Context(), "IS"))
 			require.NoError(t, other.Flush(t.Context()))
-			r, err := gen.Audit(t.Context(), "IS", serial.At(time.Now()),
-				used(append(slices.Delete(stored, 6, 7), "IS200001010101")...), given(reports...))
-			require.NoError(t, err)
+			r := must(gen.Audit(t.Context(), "IS", serial.At(time.Now()),
+				used(append(slices.Delete(stored, 6, 7), "IS200001010101")...), given(reports...)))
 			require.Equal(t, []serial.Range{{First: 7, Last: 7}, {First: 11, Last: 100}}, r.Unexplained)
 			require.Equal(t, possible, described(r.Possible))
 			require.Zero(t, r.ContradictedCount+r.ExplainedCount)
@@ -252,19 +242,18 @@ func TestValidateExplanation(t *testing.T) {
 		change(&e)
 		require.ErrorContains(t, e.Validate(), says)
 	}
-}
 
-// Joiners (U+200C and U+200D) must be accepted between letters or symbols, which may have combining marks, and rejected
-// everywhere else.
-func TestJoinersInExplanations(t *testing.T) {
+	// Joiners (U+200C and U+200D) must be accepted between letters or symbols, which may have combining marks, and
+	// rejected everywhere else.
 	for text, ok := range map[string]bool{
 		"نمی\u200cخواهم": true, "क्\u200dष": true, "👩🏽\u200d🚀": true, "❤\ufe0f\u200d🔥": true, "$\u200da": true,
 		"\u200cخ": false, "خ\u200c": false, "خ\u200c\u200dخ": false, "1\u200cخ": false,
 		"خ\u200c1": false, "1\u0301\u200ca": false, "a \u200cb": false, "a\u200c b": false,
 		"a\u200c\u0301b": false, "\u0301\u200cb": false,
 	} {
-		for _, e := range []serial.Explanation{{Reason: text}, {Reason: "void", By: text}} {
-			e.First, e.Last, e.At = 1, 1, time.Unix(0, 0)
+		reason, by := fine, fine
+		reason.Reason, by.By = text, text
+		for _, e := range []serial.Explanation{reason, by} {
 			if ok {
 				require.NoError(t, e.Validate(), "%+q", text)
 			} else {
@@ -318,28 +307,21 @@ func TestFlushListsTheRest(t *testing.T) {
 				serial.UnusedFailed(ctx, <-tries)
 			},
 		}), serial.WithHooks(serial.Hooks{Unused: func(context.Context, serial.Explanation) {}}))
-		raise := func(typ string, seqs ...int64) {
-			for _, seq := range seqs {
-				require.NoError(t, gen.Raise(t.Context(), typ, seq))
-			}
-		}
 		flush := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			return gen.Flush(ctx)
 		}
-		raise("IS", 3, 5)
-		raise("PO", 1)
-		requireResult(t, "IS200001010006")(gen.Next(t.Context(), "IS"))
-		raise("IS", 7)
+		steps(t, map[string]*serial.Generator{"gen": gen}, map[string]func(string){
+			"PO": func(string) { require.NoError(t, gen.Raise(t.Context(), "PO", 1)) },
+		}, "gen raise 3, gen raise 5, PO, gen next = 6, gen raise 7")
 		err := flush()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.EqualError(t, err, "serial: Flush: gave up waiting until all unused numbers are reported: context deadline "+
 			"exceeded; not reported: IS from 2000-01-01T00:00:00Z (raised): 1 to 5, 7; PO from 2000-01-01T00:00:00Z "+
 			"(raised): 1; latest error: the register is away: context deadline exceeded")
-		tries <- nil
-		for range 3 {
-			tries <- errBoom
+		for _, err := range []error{nil, errBoom, errBoom, errBoom} {
+			tries <- err
 		}
 		err = flush()
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
@@ -371,22 +353,24 @@ func TestUnusedWhileTheHookIsSlow(t *testing.T) {
 				<-stop
 				reports = append(reports, e)
 			}}))
-		leave := func(seq int64, wait time.Duration) { // before IS gets seq
+		leave := func(seq int64) { // before IS gets seq
 			reply.Store(seq)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()
 			require.ErrorIs(t, errOf(gen.Next(ctx, "IS")), context.DeadlineExceeded)
-			time.Sleep(wait)
 		}
+		raise := func(typ string, seq int64) { require.NoError(t, gen.Raise(t.Context(), typ, seq)) }
 		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
-		leave(5, time.Second) // this one is being reported
-		require.NoError(t, gen.Raise(t.Context(), "PO", 10))
+		leave(5) // this one is being reported
+		time.Sleep(time.Second)
+		raise("PO", 10)
 		for i := range int64(9_999) {
-			leave(10*i+10, time.Second)
+			leave(10*i + 10)
+			time.Sleep(time.Second)
 		}
-		require.NoError(t, gen.Raise(t.Context(), "PO", 30), "it is merged")
-		require.NoError(t, gen.Raise(t.Context(), "QR", 1), "it is dropped")
-		leave(100_000, 0)
+		raise("PO", 30) // it is merged
+		raise("QR", 1)  // it is dropped
+		leave(100_000)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorContains(t, gen.Flush(ended), "99990; PO from 2000-01-01T00:00:00Z (raised): 1 to 30; explanations "+
@@ -410,14 +394,12 @@ func TestSchemeExplanation(t *testing.T) {
 		serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMMdd}{seq}"))
 	first := must(s.Parse("IS202608010002"))
 	last := serial.Number{Type: "IS", Start: first.Start, Seq: 3} // as from Peek
-	e, err := s.Explanation(first, last, "void", "Ada")
-	require.NoError(t, err)
+	e := must(s.Explanation(first, last, "void", "Ada"))
 	require.WithinDuration(t, time.Now(), e.At, time.Minute)
 	require.Equal(t, serial.Explanation{Series: "serial:IS", Type: "IS", Start: first.Start, First: 2, Last: 3,
 		Reason: "void", By: "Ada", At: e.At}, e)
-	r, err := s.Audit("IS", serial.On(2026, time.August, 31), 4, used("IS202608010001", "IS202608010004"), given(e))
-	require.NoError(t, err)
-	require.True(t, r.Clean())
+	used := used("IS202608010001", "IS202608010004")
+	require.True(t, must(s.Audit("IS", serial.On(2026, time.August, 31), 4, used, given(e))).Clean())
 	for says, err := range map[string]error{
 		"a Number is zero":          errOf(s.Explanation(first, serial.Number{}, "void", "Ada")),
 		"want numbers of one serie": errOf(s.Explanation(first, must(s.Parse("RE202608010003")), "void", "Ada")),

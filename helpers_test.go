@@ -37,15 +37,13 @@ func TestMain(m *testing.M) {
 	_, _ = net.LookupHost("localhost")
 	code := m.Run()
 	// Abandoned commands keep running, and end within ten seconds if the server does not reply.
-	for deadline := time.Now().Add(20 * time.Second); code == 0; {
-		leaked := goleak.Find()
-		if leaked == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			fmt.Fprintln(os.Stderr, leaked)
-			code = 1
-		}
+	leaked := goleak.Find()
+	for end := time.Now().Add(20 * time.Second); leaked != nil && code == 0 && time.Now().Before(end); {
+		leaked = goleak.Find()
+	}
+	if leaked != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, leaked)
+		code = 1
 	}
 	os.Exit(code)
 }
@@ -84,8 +82,7 @@ func fixedFloor(n int64) serial.Option {
 	return serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return n, nil })
 }
 
-const replicate = time.Second         // the timeout of confirmedBy
-func confirmedBy(n int) serial.Option { return serial.WithReplicas(n, replicate) }
+func confirmedBy(n int) serial.Option { return serial.WithReplicas(n, time.Second) }
 
 func location(t *testing.T, name string) *time.Location {
 	t.Helper()
@@ -99,7 +96,7 @@ func ledgerIf(with bool, block int64) []serial.Option {
 	if !with {
 		return nil
 	}
-	return []serial.Option{serial.WithLedger(new(serialtest.Ledger), block)}
+	return options(serial.WithLedger(new(serialtest.Ledger), block))
 }
 
 // noon returns a zone in which it is about noon, so that midnight does not pass during tests on the real clock.
@@ -146,7 +143,7 @@ func requireSeq(t testing.TB, want int64, message ...any) func(n serial.Number, 
 // textOf returns the text of an issued number, or "" and the error of the call.
 func textOf(n serial.Number, err error) (string, error) { return n.String(), err }
 
-// textsOf returns the texts of issued numbers in their order.
+// textsOf returns the texts of issued numbers in their order, and the error of the call.
 func textsOf(numbers []serial.Number, err error) ([]string, error) { return texts(numbers), err }
 
 func texts(numbers []serial.Number) (all []string) {
@@ -253,18 +250,6 @@ func counting(n *atomic.Int64, name ...string) everyCall {
 	})
 }
 
-// losing loses each reply for which now returns true. The client gets the error lost instead of the reply.
-func losing(lost error, now func(cmd redis.Cmder, err error) bool) everyCall {
-	return around(func(cmd redis.Cmder, send func() error) error {
-		err := send()
-		if now(cmd, err) {
-			err = lost
-			cmd.SetErr(err)
-		}
-		return err
-	})
-}
-
 // everyCall is a redis.Hook that wraps every command and every pipeline.
 type everyCall func(cmds []redis.Cmder, send func() error) error
 
@@ -356,14 +341,6 @@ func (s *series) next(gen *serial.Generator, want int) {
 	requireResult(s.t, fmt.Sprintf("IS%s%04d", s.day, want))(gen.Next(s.t.Context(), "IS"))
 }
 
-// firstNumbers issues the first n numbers of the day.
-func (s *series) firstNumbers(gen *serial.Generator, n int) {
-	s.t.Helper()
-	for i := range n {
-		s.next(gen, i+1)
-	}
-}
-
 // outcomes are the errors in steps of series.play.
 var outcomes = map[string]error{
 	"exhausted": serial.ErrExhausted, "lost": serial.ErrCounterLost, "conflict": serial.ErrConflict,
@@ -382,10 +359,9 @@ func (s *series) play(steps string) {
 		for i, word := range words[1:] {
 			words[i+1] = strings.NewReplacer("counter", s.counter, "record", s.record).Replace(word)
 		}
-		name, call, named := strings.Cut(words[0], ".")
-		gen := s.gens[name]
-		if !named {
-			gen, call = s.gen, name
+		gen, call := s.gen, words[0]
+		if name, rest, named := strings.Cut(call, "."); named {
+			gen, call = s.gens[name], rest
 		}
 		typ, args := "IS", words[1:]
 		if len(args) > 0 && strings.ToUpper(args[0]) == args[0] && strings.ToLower(args[0]) != args[0] {
@@ -439,41 +415,15 @@ func (s *series) play(steps string) {
 	}
 }
 
-// refused requires that Next fails with want and does not change the counter.
-func (s *series) refused(gen *serial.Generator, want error) {
-	s.t.Helper()
-	before, _ := s.rdb.Get(s.t.Context(), s.counter).Result()
-	got, err := gen.Next(s.t.Context(), "IS")
-	require.ErrorIs(s.t, err, want)
-	require.Empty(s.t, got)
-	after, _ := s.rdb.Get(s.t.Context(), s.counter).Result()
-	require.Equal(s.t, before, after)
-}
-
 // keys returns which of these keys exist: the record, the counter of the day, and its lock. It first waits for a lock
 // that is just being released.
 func (s *series) keys() []string {
-	var found []string
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if s.rdb.Exists(s.t.Context(), s.counter+":lock").Val() == 0 {
-			break
-		}
+	missing := func(key string) bool { return s.rdb.Exists(s.t.Context(), key).Val() == 0 }
+	lock := s.counter + ":lock"
+	for end := time.Now().Add(2 * time.Second); !missing(lock) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
 	}
-	for _, key := range []string{s.record, s.counter, s.counter + ":lock"} {
-		if s.rdb.Exists(s.t.Context(), key).Val() == 1 {
-			found = append(found, key)
-		}
-	}
-	return found
-}
-
-func (s *series) flushScripts() error {
-	if c, ok := s.rdb.(*redis.ClusterClient); ok {
-		return c.ForEachMaster(s.t.Context(), func(ctx context.Context, c *redis.Client) error {
-			return c.ScriptFlush(ctx).Err()
-		})
-	}
-	return s.rdb.ScriptFlush(s.t.Context()).Err()
+	return slices.DeleteFunc([]string{s.record, s.counter, lock}, missing)
 }
 
 // A journal records the numbers that were issued to concurrent callers, and the times of their calls.
@@ -484,9 +434,7 @@ type journal struct {
 }
 
 type entry struct {
-	number        string
-	seq           int64
-	date          string
+	serial.Number
 	before, after time.Time // of the call
 }
 
@@ -498,13 +446,10 @@ func (j *journal) next(ctx context.Context, gen *serial.Generator, typ string) (
 	if err == nil {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		j.entries = append(j.entries, entry{n.String(), n.Seq, n.Date.Format(j.dates()), before, after})
+		j.entries = append(j.entries, entry{n, before, after})
 	}
 	return after.Sub(before), err
 }
-
-// dates returns the layout of dates.
-func (j *journal) dates() string { return cmp.Or(j.layout, "20060102") }
 
 // check requires that no number was issued twice, that the date of each number is a date at which its call ran, and
 // that a call which began after another call had returned was issued a larger number. It returns the sorted sequences
@@ -513,18 +458,19 @@ func (j *journal) check(t *testing.T, loc *time.Location) map[string][]int64 {
 	t.Helper()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	dates := map[string][]int64{}
-	slices.SortFunc(j.entries, func(a, b entry) int { return strings.Compare(a.number, b.number) })
+	layout, dates := cmp.Or(j.layout, "20060102"), map[string][]int64{}
+	slices.SortFunc(j.entries, func(a, b entry) int { return strings.Compare(a.String(), b.String()) })
 	earliest := time.Now() // end of a call with a greater number
 	for i, e := range slices.Backward(j.entries) {
-		require.True(t, i == 0 || j.entries[i-1].number != e.number, "%s was issued twice", e.number)
-		require.LessOrEqual(t, e.before.In(loc).Format(j.dates()), e.date, "%s", e.number)
-		require.GreaterOrEqual(t, e.after.In(loc).Format(j.dates()), e.date, "%s", e.number)
-		require.False(t, e.before.After(earliest), "a greater number than %s was issued before %v", e.number, e.before)
+		date := e.Date.Format(layout)
+		require.True(t, i == 0 || j.entries[i-1].String() != e.String(), "%s was issued twice", e)
+		require.LessOrEqual(t, e.before.In(loc).Format(layout), date, "%s", e)
+		require.GreaterOrEqual(t, e.after.In(loc).Format(layout), date, "%s", e)
+		require.False(t, e.before.After(earliest), "a greater number than %s was issued before %v", e, e.before)
 		if e.after.Before(earliest) {
 			earliest = e.after
 		}
-		dates[e.date] = append(dates[e.date], e.seq)
+		dates[date] = append(dates[date], e.Seq)
 	}
 	for _, seqs := range dates {
 		slices.Sort(seqs)
@@ -537,14 +483,12 @@ type spyLedger struct {
 	serialtest.Ledger
 	mu    sync.Mutex
 	asked []serial.Reservation
-	ends  []time.Time                    // deadlines of their contexts
 	first func(serial.Reservation) error // runs before each reservation, if not nil
 }
 
 func (l *spyLedger) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
 	l.mu.Lock()
-	end, _ := ctx.Deadline()
-	l.asked, l.ends = append(l.asked, r), append(l.ends, end)
+	l.asked = append(l.asked, r)
 	first := l.first
 	l.mu.Unlock()
 	if first != nil {

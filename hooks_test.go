@@ -3,7 +3,6 @@ package serial_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -11,7 +10,6 @@ import (
 	"net"
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -60,36 +58,20 @@ func (l *lines) hooks() serial.Hooks {
 		Issued: func(ctx context.Context, i serial.IssuedInfo) {
 			add(ctx, "issued %d to %v in %v", i.Count, i.Last, i.Duration)
 		},
-		Failed: func(ctx context.Context, i serial.FailedInfo) {
-			add(ctx, "failed %d %s: %v", i.Count, i.Type, errors.Is(i.Err, serial.ErrExhausted))
-		},
+		Failed: func(ctx context.Context, i serial.FailedInfo) { add(ctx, "failed %d %s", i.Count, i.Type) },
 		Opened: func(ctx context.Context, i serial.OpenedInfo) {
 			add(ctx, "opened %s %s after %v", i.Type, i.Start.Format("20060102"), i.Wait)
 			time.Sleep(time.Minute) // not counted in the call's duration
 		},
 		Lost: func(ctx context.Context, i serial.LostInfo) {
-			add(ctx, "lost %s %s: %q, %s", i.Type, i.Start.Format("20060102"), i.Held, outcome(i))
+			add(ctx, "lost %s %s: %q, repaired %v, pending %v", i.Type, i.Start.Format("20060102"), i.Held, i.Repaired,
+				i.Pending)
 		},
-		ClockCorrected: func(ctx context.Context, i serial.ClockInfo) {
-			add(ctx, "clock %v, not %v", i.Offset, i.Before)
-		},
+		ClockCorrected: func(ctx context.Context, i serial.ClockInfo) { add(ctx, "clock %v, not %v", i.Offset, i.Before) },
 		NearlyExhausted: func(ctx context.Context, i serial.ExhaustionInfo) {
 			add(ctx, "%d of %d used, %v", i.Used, i.Size, i.Last)
 		},
 	}
-}
-
-// outcome returns the result of a lost counter as text.
-func outcome(i serial.LostInfo) string {
-	switch {
-	case i.Repaired && i.Pending:
-		return "repaired and pending"
-	case i.Repaired:
-		return "repaired"
-	case i.Pending:
-		return "pending"
-	}
-	return "not repaired"
 }
 
 // Every kind of event occurs. The hooks must be called in the order of the events, with the context of the call.
@@ -107,16 +89,13 @@ func TestHooks(t *testing.T) {
 			serial.WithHooks(l.hooks()), serial.WithHooks(hooks), serial.WithStart(50),
 			serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
 		next := func(n int) error { return errOf(gen.NextN(ctx, "IS", n)) }
-		// A line that is wanted is the line of a hook without the caller, or "LEVEL EVENT" and more for a log entry.
-		logged := regexp.MustCompile(`^(INFO|WARN|ERROR) (.*")`)
+		// requireLines requires the lines of hooks without the caller, and log entries as LEVEL EVENT with more.
 		requireLines := func(want ...string) {
 			t.Helper()
+			logged := regexp.MustCompile(`^me: (INFO|WARN|ERROR) (.*".*)`)
 			for i, line := range want {
-				want[i] = "me: " + line
-				if logged.MatchString(line) {
-					line = logged.ReplaceAllString(line, `level=$1 msg="serial: $2`)
-					want[i] = strings.Replace(line, "DAY", "type=IS start=2000-01-01T00:00:00.000+01:00", 1) + " caller=me"
-				}
+				line = logged.ReplaceAllString("me: "+line, `level=$1 msg="serial: $2 caller=me`)
+				want[i] = strings.Replace(line, "DAY", "type=IS start=2000-01-01T00:00:00.000+01:00", 1)
 			}
 			require.Equal(t, want, l.take())
 		}
@@ -131,9 +110,9 @@ func TestHooks(t *testing.T) {
 		require.ErrorIs(t, next(51), serial.ErrExhausted)
 		require.ErrorIs(t, errOf(gen.Next(ctx, "I S")), serial.ErrInvalidType)
 		require.ErrorIs(t, errOf(gen.NextOnce(ctx, "IS", "")), serial.ErrInvalidRequest)
-		requireLines("failed 51 IS: true", `ERROR no number issued" type=IS error="serial: numbers exhausted" duration=0s`,
-			"failed 1 I S: false", `INFO no number issued" error="serial: invalid type" duration=0s`,
-			"failed 1 IS: false", `INFO no number issued" type=IS error="serial: invalid request" duration=0s`)
+		requireLines("failed 51 IS", `ERROR no number issued" type=IS error="serial: numbers exhausted" duration=0s`,
+			"failed 1 I S", `INFO no number issued" error="serial: invalid type" duration=0s`,
+			"failed 1 IS", `INFO no number issued" type=IS error="serial: invalid request" duration=0s`)
 
 		// Half of the 50 numbers are used at 74, and 80 % of them at 89.
 		for _, n := range []int{34, 1, 1} {
@@ -144,12 +123,12 @@ func TestHooks(t *testing.T) {
 
 		require.NoError(t, m.Set("serial:{IS}:20000101", "7"))
 		require.ErrorIs(t, next(1), serial.ErrCounterLost)
-		requireLines(`lost IS 20000101: "7", not repaired`, `ERROR counter lost" DAY`, "failed 1 IS: false",
+		requireLines(`lost IS 20000101: "7", repaired false, pending false`, `ERROR counter lost" DAY`, "failed 1 IS",
 			`ERROR no number issued" type=IS error="serial: counter lost" duration=0s`)
 		require.NoError(t, gen.Raise(ctx, "IS", 60))
 		require.NoError(t, next(1))
-		requireLines(`lost IS 20000101: "7", repaired`, "opened IS 20000101 after 0s", `WARN counter repaired" DAY`,
-			`INFO period opened" DAY wait=0s`, "issued 1 to IS2000010191 in 0s")
+		requireLines(`lost IS 20000101: "7", repaired true, pending false`, "opened IS 20000101 after 0s",
+			`WARN counter repaired" DAY`, `INFO period opened" DAY wait=0s`, "issued 1 to IS2000010191 in 0s")
 		require.NoError(t, gen.Prepare(ctx, "IS"))
 		requireLines()
 
@@ -165,40 +144,36 @@ func TestHooks(t *testing.T) {
 // Counters are lost. The hook Lost must report whether the call repaired the counter, whether a later call may repair
 // it, or whether an operator must. LogHooks must log only the last case as an error.
 func TestHooksOfLosses(t *testing.T) {
-	calls := map[string]func(context.Context, *serial.Generator) error{
-		"next":    func(ctx context.Context, gen *serial.Generator) error { return errOf(gen.Next(ctx, "IS")) },
-		"peek":    func(ctx context.Context, gen *serial.Generator) error { return errOf(gen.Peek(ctx, "IS")) },
-		"raise":   func(ctx context.Context, gen *serial.Generator) error { return gen.Raise(ctx, "IS", 3) },
-		"prepare": func(ctx context.Context, gen *serial.Generator) error { return gen.Prepare(ctx, "IS") },
-		"audit": func(ctx context.Context, gen *serial.Generator) error {
-			return errOf(gen.Audit(ctx, "IS", serial.At(time.Now()), used()))
-		},
-	}
 	none, ledger := serial.WithRetention(1), serial.WithLedger(new(serialtest.Ledger), 10)
 	broken := serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return 0, errBoom })
-	logs := map[string]string{"repaired": `WARN msg="serial: counter repaired"`,
-		"pending": `WARN msg="serial: counter lost"`, "not repaired": `ERROR msg="serial: counter lost"`}
+	logs := map[string]string{"repaired true, pending false": `WARN msg="serial: counter repaired"`,
+		"repaired false, pending true":  `WARN msg="serial: counter lost"`,
+		"repaired false, pending false": `ERROR msg="serial: counter lost"`}
 	for _, row := range []struct {
 		option serial.Option
-		call   string
-		err    error
+		script string
 		want   string
 	}{
-		{none, "next", serial.ErrCounterLost, "not repaired"}, {none, "prepare", serial.ErrCounterLost, "not repaired"},
-		{none, "audit", serial.ErrCounterLost, "not repaired"}, {none, "raise", nil, "repaired"},
-		{fixedFloor(3), "next", nil, "repaired"}, {fixedFloor(3), "peek", serial.ErrCounterLost, "pending"},
-		{broken, "next", errBoom, "pending"}, {ledger, "peek", serial.ErrCounterLost, "pending"},
-		{ledger, "next", serial.ErrCounterLost, "not repaired"},
+		{none, "gen next = lost", "repaired false, pending false"},
+		{none, "gen prepare = lost", "repaired false, pending false"},
+		{none, "audit", "repaired false, pending false"}, {none, "gen raise 3", "repaired true, pending false"},
+		{fixedFloor(3), "gen next", "repaired true, pending false"},
+		{fixedFloor(3), "gen peek = lost", "repaired false, pending true"},
+		{broken, "gen next = boom", "repaired false, pending true"},
+		{ledger, "gen peek = lost", "repaired false, pending true"},
+		{ledger, "gen next = lost", "repaired false, pending false"},
 	} {
 		inBubble(t, func(t *testing.T, m *simulation) {
 			var heard, logged lines
 			require.NoError(t, errOf(newGenerator(t, m.Client(), serial.WithLocation(time.UTC)).Next(t.Context(), "IS")))
 			m.Del("serial:{IS}:20000101")
-			hooks := serial.Hooks{Lost: func(_ context.Context, i serial.LostInfo) { heard.add("%s", outcome(i)) }}
-			gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), row.option, serial.WithHooks(hooks),
-				serial.WithHooks(serial.LogHooks(logged.logger())))
-			require.ErrorIs(t, calls[row.call](t.Context(), gen), row.err)
-			require.Equal(t, []string{row.want}, heard.take())
+			gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), row.option,
+				serial.WithHooks(serial.Hooks{Lost: heard.hooks().Lost}), serial.WithHooks(serial.LogHooks(logged.logger())))
+			steps(t, map[string]*serial.Generator{"gen": gen}, map[string]func(string){"audit": func(string) {
+				err := errOf(gen.Audit(t.Context(), "IS", serial.At(time.Now()), unread(t)))
+				require.ErrorIs(t, err, serial.ErrCounterLost)
+			}}, row.script)
+			require.Equal(t, []string{`<nil>: lost IS 20000101: "", ` + row.want}, heard.take())
 			require.Equal(t, "level="+logs[row.want]+" type=IS start=2000-01-01T00:00:00.000Z", logged.take()[0])
 		})
 	}
@@ -209,17 +184,17 @@ func TestHooksOfLosses(t *testing.T) {
 func TestHooksOfAuditAcrossMidnight(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var l lines
-		generator := func() *serial.Generator {
-			return newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithRetention(1),
-				serial.WithHooks(serial.Hooks{Lost: l.hooks().Lost}))
+		gens, yesterday := [3]*serial.Generator{}, time.Now()
+		for i := range gens {
+			gens[i] = newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithMaxSkew(-1),
+				serial.WithRetention(1), serial.WithHooks(serial.Hooks{Lost: l.hooks().Lost}))
 		}
-		yesterday := time.Now()
-		require.NoError(t, errOf(generator().Next(t.Context(), "IS")))
+		require.NoError(t, errOf(gens[0].Next(t.Context(), "IS")))
 		m.SetTime(yesterday.AddDate(0, 0, 1))
-		require.NoError(t, errOf(generator().Next(t.Context(), "IS")))
+		require.NoError(t, errOf(gens[1].Next(t.Context(), "IS")))
 		m.Del("serial:{IS}:20000102")
-		require.NoError(t, errOf(generator().Audit(t.Context(), "IS", serial.At(yesterday), used())))
-		require.Contains(t, l.take(), `<nil>: lost IS 20000102: "", not repaired`)
+		require.NoError(t, errOf(gens[2].Audit(t.Context(), "IS", serial.At(yesterday), used())))
+		require.Contains(t, l.take(), `<nil>: lost IS 20000102: "", repaired false, pending false`)
 	})
 }
 
@@ -242,26 +217,27 @@ func TestNearlyExhaustedBelowTheStart(t *testing.T) {
 func TestHooksMisbehave(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var gen *serial.Generator
+		next := func(typ, seq string) { requireResult(t, typ+"20000101000"+seq)(gen.Next(t.Context(), typ)) }
 		block := make(chan struct{})
 		gen = newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
 			Opened: func(context.Context, serial.OpenedInfo) { panic("boom") },
 			Failed: func(context.Context, serial.FailedInfo) { panic("boom") },
 			Issued: func(ctx context.Context, i serial.IssuedInfo) {
-				switch {
-				case i.Last.Type == "BLOCKS" && i.Last.Seq == 1:
+				switch fmt.Sprint(i.Last.Type, i.Last.Seq) {
+				case "BLOCKS1":
 					<-block
-				case i.Last.Type == "ASKS" && i.Last.Seq == 1:
-					requireResult(t, "ASKS200001010002")(gen.Next(ctx, "ASKS"))
+				case "ASKS1":
+					next("ASKS", "2")
 				}
 				panic("boom")
 			},
 		}))
 		var wg sync.WaitGroup
-		wg.Go(func() { requireResult(t, "BLOCKS200001010001")(gen.Next(t.Context(), "BLOCKS")) })
+		wg.Go(func() { next("BLOCKS", "1") })
 		synctest.Wait()
-		requireResult(t, "IS200001010001")(gen.Next(t.Context(), "IS"))
-		requireResult(t, "ASKS200001010001")(gen.Next(t.Context(), "ASKS"))
-		requireResult(t, "BLOCKS200001010002", "the lock is free")(gen.Next(t.Context(), "BLOCKS"))
+		next("IS", "1")
+		next("ASKS", "1")
+		next("BLOCKS", "2") // the lock is free
 		require.ErrorIs(t, errOf(gen.Next(t.Context(), "")), serial.ErrInvalidType)
 		close(block)
 		wg.Wait()
@@ -270,15 +246,7 @@ func TestHooksMisbehave(t *testing.T) {
 
 // logger returns a logger that adds lines, without times.
 func (l *lines) logger() *slog.Logger {
-	return slog.New(callerHandler{slog.NewTextHandler(l, &slog.HandlerOptions{
-		Level: slog.LevelDebug,
-		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey {
-				return slog.Attr{}
-			}
-			return a
-		},
-	})})
+	return slog.New(callerHandler{slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})})
 }
 
 func (l *lines) Write(line []byte) (int, error) {
@@ -286,39 +254,38 @@ func (l *lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A callerHandler is a slog.Handler that adds the name of the caller from the context.
+// A callerHandler is a slog.Handler that adds the name of the caller from the context, and removes the time.
 type callerHandler struct{ slog.Handler }
 
 func (h callerHandler) Handle(ctx context.Context, r slog.Record) error {
 	if caller, ok := ctx.Value(callerKey{}).(string); ok {
 		r.Add("caller", caller)
 	}
+	r.Time = time.Time{}
 	return h.Handler.Handle(ctx, r)
 }
 
 // Two clocks differ slightly around midnight. A difference of less than a second must not be logged as a warning, and a
 // clock must be reported as corrected only if it no longer differs.
 func TestLogHooksOfClocks(t *testing.T) {
-	for _, row := range []struct {
-		offset, before time.Duration
-		want           string
-	}{
-		{time.Hour, 0, `WARN msg="serial: clock differs" offset=1h0m0s before=0s`},
-		{0, time.Hour, `WARN msg="serial: clock corrected" offset=0s before=1h0m0s`},
-		{-time.Second, 0, `WARN msg="serial: clock differs" offset=-1s before=0s`},
-		{time.Millisecond, -time.Second, `WARN msg="serial: clock corrected" offset=1ms before=-1s`},
-		{-999 * time.Millisecond, 0, `INFO msg="serial: clock differs" offset=-999ms before=0s`},
-		{time.Hour, time.Hour - 1, `INFO msg="serial: clock differs" offset=1h0m0s before=59m59.999999999s`},
+	var l lines
+	for want, i := range map[string]serial.ClockInfo{
+		`WARN msg="serial: clock differs" offset=1h0m0s before=0s`:               {Offset: time.Hour},
+		`WARN msg="serial: clock corrected" offset=0s before=1h0m0s`:             {Before: time.Hour},
+		`WARN msg="serial: clock differs" offset=-1s before=0s`:                  {Offset: -time.Second},
+		`WARN msg="serial: clock corrected" offset=1ms before=-1s`:               {Offset: 1e6, Before: -time.Second},
+		`INFO msg="serial: clock differs" offset=-999ms before=0s`:               {Offset: -999 * time.Millisecond},
+		`INFO msg="serial: clock differs" offset=1h0m0s before=59m59.999999999s`: {Offset: time.Hour, Before: time.Hour - 1},
 	} {
-		l := &lines{}
-		serial.LogHooks(l.logger()).ClockCorrected(t.Context(), serial.ClockInfo{Offset: row.offset, Before: row.before})
-		require.Equal(t, []string{"level=" + row.want}, l.take())
+		serial.LogHooks(l.logger()).ClockCorrected(t.Context(), i)
+		require.Equal(t, []string{"level=" + want}, l.take())
 	}
 }
 
 // Calls fail for different causes. The level of the log entry must depend on the cause, and only harmless parts of the
 // error text must be logged.
 func TestLogHooksOfFailures(t *testing.T) {
+	var l lines
 	left, leave := context.WithCancel(t.Context())
 	leave()
 	late, cancel := context.WithDeadline(t.Context(), time.Now())
@@ -330,33 +297,29 @@ func TestLogHooksOfFailures(t *testing.T) {
 		err  error
 		want string
 	}{
-		{calls, serial.ErrExhausted, "ERROR serial: numbers exhausted"},
-		{calls, serial.ErrCounterLost, "ERROR serial: counter lost"},
-		{calls, serial.ErrClockSkew, "ERROR serial: clock skew"},
-		{calls, serial.ErrConflict, "ERROR serial: conflicting period"},
-		{calls, serial.ErrNotReplicated, "ERROR serial: not replicated"},
-		{calls, serial.ErrInvalidRequest, "INFO serial: invalid request"},
-		{left, fmt.Errorf("%w (%w)", serial.ErrCounterLost, canceled), "ERROR serial: counter lost: context canceled"},
-		{left, fmt.Errorf("%w (%w)", serial.ErrInvalidRequest, canceled), "INFO serial: invalid request: context canceled"},
-		{left, canceled, "INFO context canceled"}, {late, context.DeadlineExceeded, "WARN context deadline exceeded"},
-		{calls, canceled, "ERROR context canceled"}, // error that the floor returned
-		{left, errBoom, "ERROR another failure"},    // before the caller left
-		{calls, io.EOF, "ERROR EOF"}, {calls, redis.ErrPoolTimeout, "ERROR " + redis.ErrPoolTimeout.Error()},
-		{calls, refused, "ERROR dial tcp: connect: " + syscall.ECONNREFUSED.Error()},
+		{calls, serial.ErrExhausted, `ERROR "serial: numbers exhausted"`},
+		{calls, serial.ErrCounterLost, `ERROR "serial: counter lost"`},
+		{calls, serial.ErrClockSkew, `ERROR "serial: clock skew"`},
+		{calls, serial.ErrConflict, `ERROR "serial: conflicting period"`},
+		{calls, serial.ErrNotReplicated, `ERROR "serial: not replicated"`},
+		{calls, serial.ErrInvalidRequest, `INFO "serial: invalid request"`},
+		{left, fmt.Errorf("%w (%w)", serial.ErrCounterLost, canceled), `ERROR "serial: counter lost: context canceled"`},
+		{left, fmt.Errorf("%w (%w)", serial.ErrInvalidRequest, canceled), `INFO "serial: invalid request: context canceled"`},
+		{left, canceled, `INFO "context canceled"`}, {late, context.DeadlineExceeded, `WARN "context deadline exceeded"`},
+		{calls, canceled, `ERROR "context canceled"`}, // error that the floor returned
+		{left, errBoom, `ERROR "another failure"`},    // before the caller left
+		{calls, io.EOF, "ERROR EOF"}, {calls, redis.ErrPoolTimeout, fmt.Sprintf("ERROR %q", redis.ErrPoolTimeout)},
+		{calls, refused, fmt.Sprintf(`ERROR "dial tcp: connect: %v"`, syscall.ECONNREFUSED)},
 		{calls, redisError("NOPERM no permission for the key serial:{IS}"), "ERROR NOPERM"},
-		{calls, redisError("serial:{IS}"), "ERROR another failure"}, {calls, redisError("X1 7"), "ERROR another failure"},
-		{calls, redis.Nil, "ERROR another failure"},
-		{calls, fmt.Errorf("%w of IS failed: %w", inner.ErrFloor, io.EOF), "ERROR the floor: EOF"},
+		{calls, redisError("serial:{IS}"), `ERROR "another failure"`}, {calls, redisError("X1 7"), `ERROR "another failure"`},
+		{calls, redis.Nil, `ERROR "another failure"`},
+		{calls, fmt.Errorf("%w of IS failed: %w", inner.ErrFloor, io.EOF), `ERROR "the floor: EOF"`},
 		{calls, fmt.Errorf("%w of IS failed: %w", inner.ErrLedger, serial.ErrConflict),
-			"ERROR the ledger: serial: conflicting period"},
+			`ERROR "the ledger: serial: conflicting period"`},
 	} {
-		l := &lines{}
 		err := fmt.Errorf("serial:{IS}:20000101 is at 740291: %w", row.err)
 		serial.LogHooks(l.logger()).Failed(row.ctx, serial.FailedInfo{Type: "IS", Count: 1, Err: err, Duration: time.Second})
 		level, text, _ := strings.Cut(row.want, " ")
-		if strings.Contains(text, " ") {
-			text = strconv.Quote(text)
-		}
 		require.Equal(t, []string{fmt.Sprintf(`level=%s msg="serial: no number issued" type=IS error=%s duration=1s`,
 			level, text)}, l.take(), "%v", row.err)
 	}
@@ -367,47 +330,6 @@ type redisError string
 
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
-
-// Calls of a series with hidden sequences fail in many ways, with errors that contain numbers, sequences, keys and
-// requests. None of these must appear in the log.
-func TestLogHooksKeepSecrets(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		const counter = "serial:{ORD}:20000101"
-		l, ctx := &lines{}, t.Context()
-		generator := func(key string, opts ...serial.Option) *serial.Generator {
-			return newGenerator(t, m.Client(), append(opts, serial.WithLocation(time.UTC),
-				serial.WithTemplate("{type}-{date:yyMMdd}-{seq:6}"), serial.WithHiddenSequence([]byte(key)),
-				serial.WithHooks(serial.LogHooks(l.logger())))...)
-		}
-		gen, other := generator("an example's key"), generator("another's secret")
-		require.NoError(t, gen.Raise(ctx, "ORD", 740_290))
-		number, err := gen.NextOnce(ctx, "ORD", "ticket-9")
-		require.NoError(t, err)
-		errs := errors.Join(
-			errOf(gen.Next(ctx, counter+" is at 740291")),
-			errOf(gen.NextOnce(ctx, "ORD", "ticket-9\n")),
-			errOf(generator("an example's key", serial.WithLast(740_291)).Next(ctx, "ORD")),
-			errOf(other.Next(ctx, "ORD")),
-			errOf(other.NextOnce(ctx, "ORD", "ticket-9")),
-			m.Set(counter, "740255"), // the counter goes back
-			errOf(gen.Next(ctx, "ORD")),
-		)
-		m.Del(counter)
-		errs = errors.Join(errs, errOf(generator("an example's key", fixedFloor(7402910)).Next(ctx, "ORD")))
-		m.SetError("NOPERM no permission: " + counter + " is at 740291")
-		errs = errors.Join(errs, errOf(gen.Next(ctx, "ORD")))
-		for _, secret := range []string{"7402", "serial:{", "ticket-9"} {
-			require.ErrorContains(t, errs, secret)
-		}
-		logged := l.take()
-		require.Len(t, logged, 11, "a period opened, eight failures, and two losses")
-		text := regexp.MustCompile(` (duration|wait)=[0-9a-zµ.]+`).ReplaceAllString(strings.Join(logged, "\n"), "")
-		secrets := []string{"7402", "serial:{", "ticket-9", "an example's key", number.String()[len("ORD-000101-"):]}
-		for _, secret := range secrets {
-			require.NotContains(t, text, secret)
-		}
-	})
-}
 
 // LogHooks is called without a logger, and the program sets the default logger afterwards. Events must be logged with
 // this default logger.
@@ -420,7 +342,7 @@ func TestLogHooksWithoutLogger(t *testing.T) {
 	})
 	hooks := serial.LogHooks(nil)
 	for range 2 {
-		l := &lines{}
+		var l lines
 		slog.SetDefault(l.logger())
 		hooks.Lost(t.Context(), serial.LostInfo{Type: "IS", Held: "740291"})
 		require.Equal(t, []string{`level=ERROR msg="serial: counter lost" type=IS start=0001-01-01T00:00:00.000Z`}, l.take())
