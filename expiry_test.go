@@ -1,14 +1,10 @@
 package serial_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,37 +35,34 @@ var (
 	fiscal    = kindOf("business years", serial.PerYear, "FFFF-EE", serial.WithYearStart(time.April, 1))
 	endless   = kindOf("never", serial.Never, "")
 	monthly   = kindOf("months", serial.PerMonth, "yyyyMM")
-	yearly    = kindOf("years", serial.PerYear, "yyyy")
 	daily     = kindOf("days", serial.PerDay, "yyyyMMdd")
+	calendars = []kind{weekly, quarterly, halfYears, fiscal, endless}
 )
 
 // testPeriods is the part of the behaviour suite for short periods.
 func testPeriods(t *testing.T, b backend) {
-	for _, c := range []struct {
-		period serial.Period
-		layout string // in the template
-		goes   string // in time.Format
-	}{
-		{serial.PerSecond, "yyyyMMddHHmmss", "20060102150405"},
-		{serial.PerMinute, "yyyyMMddHHmm", "200601021504"},
-		{serial.PerHour, "yyyyMMddHH", "2006010215"},
-	} {
-		opts := options(serial.WithPeriod(c.period), serial.WithTemplate("{type}{date:"+c.layout+"}{seq:4}"))
-		b.run(t, c.period.String(), func(t *testing.T, s *series) {
-			last := ""
+	for period, layout := range map[serial.Period]string{serial.PerSecond: "yyyyMMddHHmmss",
+		serial.PerMinute: "yyyyMMddHHmm", serial.PerHour: "yyyyMMddHH"} {
+		opts := options(serial.WithPeriod(period), serial.WithTemplate("{type}{date:"+layout+"}{seq:4}"))
+		b.run(t, period.String(), func(t *testing.T, s *series) {
+			current := func() string {
+				label, _, _ := s.gen.Scheme().Period(serial.At(time.Now()))
+				return label
+			}
+			last, label := "", ""
 			for _, gen := range []*serial.Generator{s.gen, s.generator(opts...), s.gen} {
-				before := time.Now().In(s.loc)
+				before := current()
 				n := must(gen.NextNumber(t.Context(), "IS"))
 				require.Greater(t, n.String(), last)
 				last = n.String()
-				if c.period != serial.PerSecond { // may be over by now
-					require.Contains(t, []string{before.Format(c.goes), time.Now().In(s.loc).Format(c.goes)}, last[2:len(last)-4])
+				label = last[2 : len(last)-4]
+				if period != serial.PerSecond { // may be over by now
+					require.Contains(t, []string{before, current()}, label)
 				}
 				requireResult(t, n)(gen.Parse(last))
 			}
-			ttl := s.rdb.PTTL(t.Context(), s.record+":"+last[2:len(last)-4]).Val()
-			require.NotEqual(t, time.Duration(-1), ttl, "no key without an expiry")
-			if c.period != serial.PerSecond {
+			require.NotEqual(t, time.Duration(-1), s.rdb.PTTL(t.Context(), s.record+":"+label).Val(), "it has an expiry")
+			if period != serial.PerSecond {
 				require.ErrorIs(t, errOf(s.generator().Next(t.Context(), "IS")), serial.ErrConflict)
 			}
 		}, opts...)
@@ -90,7 +83,7 @@ func requireExpiry(t *testing.T, rdb redis.UniversalClient, key string, at time.
 
 // testCalendars is the part of the behaviour suite for weeks, quarters, half-years, business years and Never.
 func testCalendars(t *testing.T, b backend) {
-	for _, k := range []kind{weekly, quarterly, halfYears, fiscal, endless} {
+	for _, k := range calendars {
 		b.run(t, k.name, func(t *testing.T, s *series) {
 			label, start, end := s.gen.Scheme().Period(serial.At(time.Now()))
 			s.counter = s.record + ":" + label
@@ -103,87 +96,12 @@ func testCalendars(t *testing.T, b backend) {
 			require.Equal(t, "2", s.rdb.Get(t.Context(), s.counter).Val())
 			requireExpiry(t, s.rdb, s.counter, end)
 			requireExpiry(t, s.rdb, s.record, end.Add(7*24*time.Hour))
-			s.play("raise 9; next 10")
+			s.play("raise 9; next 10; peek 10")
 			last := must(s.gen.Peek(t.Context(), "IS"))
-			require.EqualValues(t, 10, last.Seq)
 			requireResult(t, []serial.Number{last})(s.gen.History(t.Context(), "IS", 100))
-			for _, other := range []kind{daily, monthly, yearly, weekly, quarterly, halfYears, fiscal, endless} {
-				if other.name == k.name {
-					continue
-				}
-				for call, err := range callsOf(t.Context(), s.generator(other.opts...), "IS") {
-					require.ErrorIs(t, err, serial.ErrConflict, "%s: %s", other.name, call)
-				}
-			}
 			s.play("del counter; forgetful.next lost; raise 20; next 21")
 		}, k.opts...)
 	}
-}
-
-// testCalendarsInALedger is testCalendars with a ledger, for the backends of testLedger, which have a replication ID.
-func testCalendarsInALedger(t *testing.T, b backend) {
-	for _, k := range []kind{weekly, quarterly, halfYears, fiscal, endless} {
-		b.run(t, k.name, func(t *testing.T, s *series) {
-			l := new(spyLedger)
-			gen := s.generator(append(k.opts, serial.WithLedger(l, 5), fixedFloor(100))...)
-			label, _, end := gen.Scheme().Period(serial.At(time.Now()))
-			for i := range 7 {
-				requireSeq(t, int64(101+i))(gen.NextNumber(t.Context(), "IS"))
-			}
-			want := []serial.Reservation{s.reservationOf(gen, label, 100, 5), s.reservationOf(gen, label, 105, 5)}
-			require.Equal(t, want, l.reservations())
-			requireExpiry(t, s.rdb, s.record+":"+label, end)
-		})
-	}
-}
-
-// Callers issue numbers that contain the second, over a network with a delay of 400 ms. If a second is a period, no
-// lock must be taken, and old keys must expire. If a day is the period, it must be opened once, and its sequences must
-// have no gap, although shared calls are in flight whenever the printed date changes.
-func TestSecondsOverANetwork(t *testing.T) {
-	asked := 0
-	floor := serial.WithFloor(func(context.Context, string, time.Time) (int64, error) {
-		asked++
-		time.Sleep(300 * time.Millisecond)
-		return 0, nil
-	})
-	for name, opts := range map[string][]serial.Option{
-		"seconds": options(serial.WithPeriod(serial.PerSecond)), "days": options(floor), "blocks": ledgerIf(true, 37),
-	} {
-		runInBubble(t, name, func(t *testing.T, m *simulation) {
-			var locks atomic.Int64
-			opts := append(opts, serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq:4}"))
-			gens := make([]*serial.Generator, 3)
-			for i := range gens {
-				gens[i] = newGenerator(t, m.Client(network(200*time.Millisecond), counting(&locks, "set")), opts...)
-			}
-			all := &journal{layout: "20060102150405"}
-			var wg sync.WaitGroup
-			for i := range 12 {
-				wg.Go(func() {
-					for k := range 20 {
-						took := must(all.next(t.Context(), gens[i%3], "IS"))
-						require.True(t, took <= 4*time.Second || name != "seconds" && k == 0 && took <= 10*time.Second, took)
-						time.Sleep(time.Duration(i) * 37 * time.Millisecond)
-					}
-				})
-			}
-			wg.Wait()
-			var seqs []int64
-			for _, ofSecond := range all.check(t, time.UTC) {
-				seqs = append(seqs, ofSecond...)
-			}
-			m.requireExpiries()
-			if name == "seconds" {
-				require.Zero(t, locks.Load(), "there is no lock")
-				require.LessOrEqual(t, len(m.Keys()), 3, "counters of past seconds are gone: %v", m.Keys())
-				return
-			}
-			slices.Sort(seqs)
-			require.Equal(t, upTo(12*20), seqs)
-		})
-	}
-	require.Equal(t, 1, asked)
 }
 
 // Numbers contain the second, and the network has a delay of 1.4 s. A call must aim at the second in which it arrives,
@@ -216,94 +134,75 @@ func TestAnotherZone(t *testing.T) {
 		"east": serial.WithLocation(time.FixedZone("+14", 14*3600)), "UTC": serial.WithDayStart(0),
 		"west": serial.WithLocation(time.FixedZone("-12", -12*3600)), "04:00": serial.WithDayStart(4 * time.Hour),
 	}
-	for _, steps := range [][][3]string{ // an instant in UTC, the settings, and the number; "" for ErrConflict
-		{{"2021-01-02 09:00", "east", "IS202101020001"}, {"2021-01-02 12:00", "west", ""}, {"2021-01-03 11:59", "west", ""},
-			{"2021-01-03 12:00", "west", "IS202101030001"}, {"2021-01-03 12:00", "east", ""}},
-		{{"2021-10-24 12:00", "UTC", "IS202110240001"}, {"2021-10-25 03:59", "04:00", ""},
-			{"2021-10-25 04:00", "04:00", "IS202110250001"}, {"2021-10-26 03:59", "UTC", ""},
-			{"2021-10-27 00:00", "UTC", "IS202110270001"}},
+	for _, script := range []string{
+		"clock 01-02 09:00, east next = 1, clock 01-02 12:00, west next = conflict, clock 01-03 11:59, " +
+			"west next = conflict, clock 01-03 12:00, west next = IS202101030001, east next = conflict",
+		"clock 10-24 12:00, UTC next = 1, clock 10-25 03:59, 04:00 next = conflict, clock 10-25 04:00, " +
+			"04:00 next = IS202110250001, clock 10-26 03:59, UTC next = conflict, clock 10-27 00:00, UTC next = IS202110270001",
 	} {
-		m, rdb := startMini(t)
-		for _, s := range steps {
-			m.SetTime(utc(t, s[0]))
-			gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), settings[s[1]])
-			number, err := gen.Next(t.Context(), "IS")
-			require.Equal(t, s[2], number, s[0])
-			require.Equal(t, s[2] == "", errors.Is(err, serial.ErrConflict), s[0])
+		s, gens := newClockSeries(t), map[string]*serial.Generator{}
+		for name, setting := range settings {
+			gens[name] = s.generator(setting)
 		}
+		steps(t, gens, map[string]func(string){"clock": func(at string) { s.at("2021-" + at) }}, script)
 	}
-}
-
-// A varying is a template that prints a more precise date than its period. goes is the layout of this date for
-// time.Format.
-type varying struct {
-	kind
-	goes   string
-	border string // UTC, at which the text changes but the period does not
-	second string // another such instant
-}
-
-var varyings = []varying{
-	{kindOf("a year that prints the month", serial.PerYear, "yyyyMM"), "200601", "2024-03-01", "2024-04-01"},
-	{kindOf("a year that prints the time", serial.PerYear, "yyMMddHHmm"), "0601021504", "2024-02-29 17:31",
-		"2024-12-31 23:59"},
-	{kindOf("a half-year that prints the day", serial.PerHalfYear, "d.M.yyyy"), "2.1.2006", "2024-02-29", "2024-06-30"},
-	{kindOf("a week that prints the day", serial.PerWeek, "yyyyMMdd"), "20060102", "2025-01-01", "2025-01-05"},
-	{kindOf("a day that prints the time", serial.PerDay, "yyyyMMddHHmmss"), "20060102150405", "2024-12-31 12:00",
-		"2024-12-31 23:59:59"},
-	{kindOf("never, printing the day", serial.Never, "yyMMdd"), "060102", "2025-01-01", "2099-12-31"},
 }
 
 // utc parses an instant in UTC. A missing time of day, or missing seconds, are 0.
 func utc(t *testing.T, s string) time.Time {
 	t.Helper()
-	at := must(time.Parse(time.DateTime, s+" 00:00:00"[len(s)-len(time.DateOnly):]))
-	return at
+	return must(time.Parse(time.DateTime, s+" 00:00:00"[len(s)-len(time.DateOnly):]))
 }
 
 // The template prints a more precise date than the period. Numbers must print the time of issue by Redis's clock, and
 // the counter must continue, even if the clock is set back within the period.
 func TestMoreThanThePeriod(t *testing.T) {
-	for i, v := range varyings {
-		t.Run(v.name, func(t *testing.T) {
-			m, rdb := startMini(t)
-			opts := slices.Concat(v.opts, ledgerIf(i%2 == 0, 2), []serial.Option{serial.WithLocation(time.UTC),
-				serial.WithMaxSkew(-1)})
-			gens := [2]*serial.Generator{newGenerator(t, rdb, opts...), newGenerator(t, rdb, opts...)}
-			last, turn := int64(0), 0
-			next := func(at time.Time, n int) {
-				t.Helper()
-				m.SetTime(at)
-				turn++
-				got := must(gens[turn%2].NextN(t.Context(), "IS", n))
-				for _, n := range got {
-					last++
-					require.Equal(t, fmt.Sprintf("IS-%s-%04d", at.Format(v.goes), last), n.String())
-					require.False(t, n.Date.After(at))
-					require.Equal(t, at.Format(v.goes), n.Date.Format(v.goes))
-					if n.Date.After(n.Start) {
-						require.NotEqual(t, at.Format(v.goes), n.Date.Add(-time.Second).Format(v.goes), "its first instant")
-					}
-					parsed := must(gens[0].Parse(n.String()))
-					require.True(t, n.Equal(parsed) && n.Date.Equal(parsed.Date))
-				}
-			}
-			border, second := utc(t, v.border), utc(t, v.second)
-			next(border.Add(-time.Second), 3)
-			next(border, 1)
-			once := must(gens[0].NextOnce(t.Context(), "IS", "request"))
+	for i, test := range []struct {
+		kind
+		goes           string // the printed date, in time.Format
+		border, second string // in UTC, at which the date changes but the period does not
+	}{
+		{kindOf("month", serial.PerYear, "yyyyMM"), "200601", "2024-03-01", "2024-04-01"},
+		{kindOf("time", serial.PerYear, "yyMMddHHmm"), "0601021504", "2024-02-29 17:31", "2024-12-31 23:59"},
+		{kindOf("day", serial.PerHalfYear, "d.M.yyyy"), "2.1.2006", "2024-02-29", "2024-06-30"},
+		{kindOf("day of a week", serial.PerWeek, "yyyyMMdd"), "20060102", "2025-01-01", "2025-01-05"},
+		{kindOf("time of a day", serial.PerDay, "yyyyMMddHHmmss"), "20060102150405",
+			"2024-12-31 12:00", "2024-12-31 23:59:59"},
+		{kindOf("day of all time", serial.Never, "yyMMdd"), "060102", "2025-01-01", "2099-12-31"},
+	} {
+		s := newClockSeries(t)
+		s.ClockTTL(false) // so that nothing expires
+		opts := append(test.opts, ledgerIf(i%2 == 0, 2)...)
+		gens := [2]*serial.Generator{s.generator(opts...), s.generator(opts...)}
+		last := int64(0)
+		requireNext := func(at time.Time, n serial.Number) {
+			t.Helper()
 			last++
-			require.Equal(t, fmt.Sprintf("IS-%s-%04d", border.Format(v.goes), last), once.String())
-			next(second, 5)
-			next(border.Add(-time.Second), 1) // the clock was set back
-			again := must(gens[1].NextOnce(t.Context(), "IS", "request"))
-			require.True(t, once.Equal(again) && once.Date.Equal(again.Date))
+			require.Equal(t, fmt.Sprintf("IS-%s-%04d", at.Format(test.goes), last), n.String(), test.name)
+			parsed := must(gens[0].Parse(n.String())) // it has the first instant of the date
+			require.True(t, n.Equal(parsed) && n.Date.Equal(parsed.Date), test.name)
+		}
+		next := func(at time.Time, n int) {
+			t.Helper()
+			s.SetTime(at)
+			for _, n := range must(gens[last%2].NextN(t.Context(), "IS", n)) {
+				requireNext(at, n)
+			}
+		}
+		border := utc(t, test.border)
+		next(border.Add(-time.Second), 3)
+		next(border, 1)
+		once := must(gens[0].NextOnce(t.Context(), "IS", "request"))
+		requireNext(border, once)
+		next(utc(t, test.second), 5)
+		next(border.Add(-time.Second), 1) // the clock was set back
+		again := must(gens[1].NextOnce(t.Context(), "IS", "request"))
+		require.True(t, once.Equal(again) && once.Date.Equal(again.Date))
 
-			read := must(gens[0].Peek(t.Context(), "IS"))
-			require.Equal(t, last, read.Seq)
-			require.Zero(t, read.Date, "the instant of issue is unknown")
-			require.Empty(t, read.String())
-		})
+		read := must(gens[0].Peek(t.Context(), "IS"))
+		require.Equal(t, last, read.Seq)
+		require.Zero(t, read.Date, "the instant of issue is unknown")
+		require.Empty(t, read.String())
 	}
 }
 
@@ -323,19 +222,21 @@ func network(delay time.Duration) everyCall {
 
 // Two Whens must be equal if they are the same date or the same instant, whatever their zones were.
 func TestWhen(t *testing.T) {
-	t.Parallel()
 	saoPaulo, kolkata := location(t, "America/Sao_Paulo"), location(t, "Asia/Kolkata")
-	at := time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC)
-	require.True(t, serial.At(at) == serial.At(at.In(saoPaulo)))
-	now := time.Now()
-	require.True(t, serial.At(now) == serial.At(time.Unix(0, now.UnixNano()).In(kolkata)))
-	require.False(t, serial.At(at) == serial.At(at.Add(1)))
-	date := serial.On(2026, time.August, 1)
-	require.True(t, date == serial.OnDateOf(time.Date(2026, 8, 1, 23, 59, 0, 0, saoPaulo)))
-	require.True(t, date == serial.OnDateOf(at))
-	require.False(t, date == serial.OnDateOf(at.In(saoPaulo)))
-	require.False(t, date == serial.At(at))
-	require.False(t, serial.On(2026, time.June, 31) == serial.On(2026, time.July, 1))
+	at, now, date := utc(t, "2026-08-01"), time.Now(), serial.On(2026, time.August, 1)
+	for _, same := range [][2]serial.When{
+		{serial.At(at), serial.At(at.In(saoPaulo))},
+		{serial.At(now), serial.At(time.Unix(0, now.UnixNano()).In(kolkata))},
+		{date, serial.OnDateOf(at)}, {date, serial.OnDateOf(time.Date(2026, 8, 1, 23, 59, 0, 0, saoPaulo))},
+	} {
+		require.True(t, same[0] == same[1], same)
+	}
+	for _, different := range [][2]serial.When{
+		{serial.At(at), serial.At(at.Add(1))}, {date, serial.At(at)}, {date, serial.OnDateOf(at.In(saoPaulo))},
+		{serial.On(2026, time.June, 31), serial.On(2026, time.July, 1)},
+	} {
+		require.False(t, different[0] == different[1], different)
+	}
 	for want, when := range map[string]serial.When{
 		"2026-08-01": date, "0033-04-03": serial.On(33, time.April, 3), "2026-06-31": serial.On(2026, time.June, 31),
 		"2026-08-01T00:00:00Z":   serial.At(at.In(saoPaulo)),
@@ -349,7 +250,6 @@ func TestWhen(t *testing.T) {
 // A date must select its business day, whatever the zone and the day start are. Whether an instant has a period must
 // depend on its date in the zone, or on its business day if there is a day start.
 func TestDates(t *testing.T) {
-	t.Parallel()
 	at := func(unix int64) serial.When { return serial.At(time.Unix(unix, 0)) }
 	const outside = "want 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z"
 	for _, c := range []struct {
@@ -360,10 +260,9 @@ func TestDates(t *testing.T) {
 	}{
 		{"America/Sao_Paulo", 0, serial.On(2026, time.August, 1), "2026-08-01T03:00:00Z"},
 		{"America/Sao_Paulo", 0, serial.On(2018, time.November, 4), "2018-11-04T03:00:00Z"}, // 01:00, there is no midnight
-		{"America/Sao_Paulo", 4 * time.Hour, serial.On(2018, time.November, 4), "2018-11-04T06:00:00Z"},
+		{"America/Sao_Paulo", 4, serial.On(2018, time.November, 4), "2018-11-04T06:00:00Z"},
 		{"Pacific/Apia", 0, serial.On(2011, time.December, 30), "has no business day in Pacific/Apia"},
-		// Only the date was skipped.
-		{"Pacific/Apia", 4 * time.Hour, serial.On(2011, time.December, 30), "2011-12-30T10:00:00Z"},
+		{"Pacific/Apia", 4, serial.On(2011, time.December, 30), "2011-12-30T10:00:00Z"},  // only the date was skipped
 		{"America/Havana", 0, serial.On(2025, time.November, 2), "2025-11-02T04:00:00Z"}, // midnight comes twice
 		{"UTC", 0, serial.On(1970, time.January, 1), "1970-01-01T00:00:00Z"},
 		{"UTC", 0, serial.On(9999, time.December, 31), "9999-12-31T00:00:00Z"},
@@ -379,12 +278,12 @@ func TestDates(t *testing.T) {
 		{"Etc/GMT+1", 0, at(0), outside},
 		{"Etc/GMT-1", 0, at(-3600), "1969-12-31T23:00:00Z"},
 		{"Etc/GMT-1", 0, at(253402300800 - 3600), outside},
-		{"UTC", 4 * time.Hour, at(4*3600 - 1), outside},
-		{"UTC", 4 * time.Hour, at(4 * 3600), "1970-01-01T04:00:00Z"},
+		{"UTC", 4, at(4*3600 - 1), outside},
+		{"UTC", 4, at(4 * 3600), "1970-01-01T04:00:00Z"},
 	} {
 		for _, per := range []serial.Period{serial.PerDay, serial.PerMonth, serial.PerWeek} {
 			name := fmt.Sprint(c.zone, c.dayStart, c.when, per)
-			s := newScheme(t, serial.WithLocation(location(t, c.zone)), serial.WithDayStart(c.dayStart),
+			s := newScheme(t, serial.WithLocation(location(t, c.zone)), serial.WithDayStart(c.dayStart*time.Hour),
 				serial.WithPeriod(per), serial.WithTemplate("{type}{date:yyyyMMdd}{seq}"))
 			label, start, end := s.Period(c.when)
 			from, to, err := s.Span(c.when)
@@ -412,20 +311,20 @@ func TestDates(t *testing.T) {
 
 // A date is not precise enough for the period or the template. The error must tell the caller to use At.
 func TestDatesWithoutTimes(t *testing.T) {
-	t.Parallel()
 	date := serial.On(2026, time.August, 1)
-	hours := newScheme(t, serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq}"))
-	label, _, _ := hours.Period(date)
-	require.Empty(t, label)
-	_, _, err := hours.Span(date)
-	for _, err := range []error{err, errOf(hours.Number("IS", date, 1)), errOf(hours.Audit("IS", date, 1, used()))} {
-		require.ErrorContains(t, err, "2026-08-01 has more than one period with PerHour: want an instant, from At")
+	for says, s := range map[string]*serial.Scheme{
+		"has more than one period with PerHour": newScheme(t, serial.WithPeriod(serial.PerHour),
+			serial.WithTemplate("{type}{date:yyyyMMddHH}{seq}")),
+		"has no time of day, which the template prints": newScheme(t, serial.WithPeriod(serial.PerMonth),
+			serial.WithTemplate("{type}{date:yyyyMMddmm}{seq}")),
+	} {
+		_, _, err := s.Span(date)
+		for _, err := range []error{err, errOf(s.Number("IS", date, 1))} {
+			require.EqualError(t, err, "serial: the date 2026-08-01 "+says+": want an instant, from At")
+		}
+		label, _, _ := s.Period(date)
+		audited := errOf(s.Audit("IS", date, 0, used()))
+		require.Equal(t, label == "202608", audited == nil, "a date names the month, but no hour")
+		require.NoError(t, errOf(s.Number("IS", serial.At(time.Unix(1785542400, 0)), 1)))
 	}
-	s := newScheme(t, serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMMddmm}{seq}"))
-	require.NoError(t, errOf(s.Audit("IS", date, 0, used())), "a date names the month")
-	_, _, err = s.Span(date)
-	for _, err := range []error{err, errOf(s.Number("IS", date, 1))} {
-		require.ErrorContains(t, err, "2026-08-01 has no time of day, which the template prints: want an instant, from At")
-	}
-	require.NoError(t, errOf(s.Number("IS", serial.At(time.Unix(1785542400, 0)), 1)))
 }

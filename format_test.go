@@ -3,6 +3,7 @@ package serial_test
 import (
 	"database/sql/driver"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -22,22 +23,14 @@ func TestTypesAndPrefixes(t *testing.T) {
 		require.Equal(t, name, must(gen.Parse(name+"202110240001")).Type)
 		newGenerator(t, rdb, serial.WithKeyPrefix(name))
 	}
-	for name, says := range map[string]string{
-		strings.Repeat("x", 65): "65 bytes; want 1 to 64",
-		"a\xff":                 "not valid UTF-8",
-		"a:b":                   "it contains ':' (U+003A); want letters with their marks, digits and - _ . /",
-		"IS\u115f":              "it contains U+115F, which is invisible",
-		"ＩＳ":                    `it contains "Ｉ" (U+FF29), which Unicode normalization (NFKC) changes to "I"`,
-	} {
+	for name, says := range map[string]string{"": "empty; want 1 to 64 bytes", "a\xff": "not valid UTF-8",
+		"a:b": "it contains ':' (U+003A); want letters with their marks, digits and - _ . /"} {
 		_, err := gen.Next(t.Context(), name)
 		require.ErrorContains(t, err, says)
+		require.ErrorIs(t, err, serial.ErrInvalidType, "%q", name)
 		require.ErrorContains(t, errOf(serial.New(rdb, serial.WithKeyPrefix(name))), says)
-		for _, err := range []error{err, errOf(gen.Parse(name + "202110240001"))} {
-			require.ErrorIs(t, err, serial.ErrInvalidType, "%q", name)
-		}
+		require.True(t, name == "" || errors.Is(errOf(gen.Parse(name+"202110240001")), serial.ErrInvalidType), "%q", name)
 	}
-	require.ErrorContains(t, errOf(gen.Next(t.Context(), "")), "empty; want 1 to 64 bytes")
-	require.ErrorContains(t, errOf(serial.New(rdb, serial.WithKeyPrefix(""))), "empty; want 1 to 64 bytes")
 }
 
 // A Number is encoded in JSON as its text, from which Parse must return the same Number. The driver of a database must
@@ -50,15 +43,12 @@ func TestNumbersEncoded(t *testing.T) {
 	} {
 		s := newScheme(t, opts...)
 		n := must(s.Number("IS", auditedDay, 7))
-		encoded, err := json.Marshal(map[string]any{"a field": struct{ No serial.Number }{n},
-			"list": []*serial.Number{&n, nil}})
-		require.NoError(t, err)
-		require.Equal(t, `{"a field":{"No":`+want+`},"list":[`+want+`,null]}`, string(encoded))
-		var decoded struct{ List []string }
-		require.NoError(t, json.Unmarshal(encoded, &decoded))
-		back := must(s.Parse(decoded.List[0]))
-		require.True(t, n.Equal(back))
-		requireResult(t, []byte("{"+want+":3}"))(json.Marshal(map[serial.Number]int{n: 3}))
+		requireResult(t, `{"a field":{"No":`+want+`},"list":[`+want+`,null]}`)(textOfJSON(map[string]any{
+			"a field": struct{ No serial.Number }{n}, "list": []*serial.Number{&n, nil}}))
+		requireResult(t, "{"+want+":3}")(textOfJSON(map[serial.Number]int{n: 3}))
+		var decoded string
+		require.NoError(t, json.Unmarshal([]byte(want), &decoded))
+		require.True(t, n.Equal(must(s.Parse(decoded))))
 		require.Error(t, json.Unmarshal([]byte(want), &n), "a text alone does not have its period")
 		for value, text := range map[any]any{n: n.String(), &n: n.String(), (*serial.Number)(nil): nil} {
 			requireResult[driver.Value](t, text)(convert(value))
@@ -69,16 +59,21 @@ func TestNumbersEncoded(t *testing.T) {
 			require.ErrorContains(t, errOf(convert(none)), "Value of a Number that does not come from a Generator or Scheme")
 		}
 	}
-	requireResult(t, []byte(`{"Zero":""}`))(json.Marshal(struct {
+	requireResult(t, `{"Zero":""}`)(textOfJSON(struct {
 		Zero serial.Number
 		Left serial.Number `json:",omitzero"`
 	}{}))
-	_, err := serial.Number{Type: "IS", Seq: 1}.MarshalText()
-	require.EqualError(t, err, "serial: MarshalText of a Number that does not come from a Generator or Scheme")
+	require.EqualError(t, errOf(serial.Number{Type: "IS", Seq: 1}.MarshalText()),
+		"serial: MarshalText of a Number that does not come from a Generator or Scheme")
 	n := must(parser(t).Parse("IS202110240001"))
 	n.Seq = 10_000
 	require.Equal(t, "IS2021102410000", n.String())
 	require.ErrorContains(t, errOf(n.Int64()), "outgrown")
+}
+
+func textOfJSON(value any) (string, error) {
+	text, err := json.Marshal(value)
+	return string(text), err
 }
 
 // The date of a number is not known. The number must have no text, and it must differ from the zero Number.
@@ -87,7 +82,7 @@ func TestNumbersWithoutDate(t *testing.T) {
 		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
 			serial.WithTemplate("{type}{date:yyyyMM}{seq:4}"))
 		issued := must(gen.NextNumber(t.Context(), "IS"))
-		require.NoError(t, errOf(gen.NextNumber(t.Context(), "PO")))
+		must(gen.NextNumber(t.Context(), "PO"))
 		peeked := must(gen.Peek(t.Context(), "IS"))
 		for _, n := range append(must(gen.History(t.Context(), "IS", 1)), peeked) {
 			const says = " of sequence 1 of IS: its date is not known, because its template prints more than its period; " +
@@ -95,10 +90,9 @@ func TestNumbersWithoutDate(t *testing.T) {
 			require.EqualError(t, errOf(n.MarshalText()), "serial: MarshalText"+says)
 			require.EqualError(t, errOf(n.Value()), "serial: Value"+says)
 			require.ErrorContains(t, errOf(json.Marshal([]serial.Number{n})), says)
-			require.False(t, n.Equal(issued))
-			require.True(t, n.Equal(peeked))
+			require.True(t, n.Equal(peeked) && !n.Equal(issued))
 		}
-		require.NoError(t, errOf(gen.NextNumber(t.Context(), "IS")))
+		must(gen.NextNumber(t.Context(), "IS"))
 		for _, typ := range []string{"IS", "PO"} {
 			require.False(t, must(gen.Peek(t.Context(), typ)).Equal(peeked))
 		}
@@ -139,22 +133,25 @@ func TestEqual(t *testing.T) {
 // are the template, the text, and the type, sequence and time of a number; the others select the period, the day start,
 // and the zone and the year start. If the template is not valid with these settings, nothing else is tried.
 func FuzzParse(f *testing.F) {
-	f.Add("{type}{date:yyyyMMdd}{seq:4}", "IS202110240001", "IS", int64(1), int64(0), uint8(3), uint32(0), uint8(0))
-	f.Add("{seq:15}{{{type}}}{date:dd年MM月yyyy}", "000000000000001{x}24年10月2021", "x", int64(1), int64(0), uint8(3),
-		uint32(9000), uint8(2))
-	f.Add("{type}{date:yyMM}-{seq:4+}", "IS2110-10000", "1-1", int64(99999), int64(1325239200), uint8(4),
-		uint32(1), uint8(2))
-	f.Add("-{seq:2+}.{type}{date:yyyy}", "-100.100-.2021", "x", int64(100), int64(0), uint8(5), uint32(86399), uint8(0))
-	f.Add("{type}{date:GGGG-WW}{seq:4:base32}{check:37-36}", "IS2025-0100011", "x", int64(9), int64(1735516800), uint8(6),
-		uint32(14400), uint8(1))
-	f.Add("{type}/{date:FFFF-EE}/{seq:4}", "INV/2024-25/0001", "1/1", int64(1), int64(0), uint8(5), uint32(0), uint8(10))
-	f.Add("RF{check:97-10}{type}{seq:8}", "RF18539007547034", "5390", int64(1), int64(0), uint8(8), uint32(0), uint8(0))
-	f.Add("{type}{date:yyyy dd}{seq:6}", "IS2024 30000001", "x", int64(9), int64(1735516800), uint8(143), uint32(0),
-		uint8(2))
-	f.Add("{date:ddMMyy}{seq:1}{type}", "x", "2410217", int64(9), int64(1728000000), uint8(3), uint32(1), uint8(1))
-	f.Add("{date:yyyy-MM-dd HH:}{seq:1+}:{type}", "x", "1:1", int64(10), int64(1762065000), uint8(2), uint32(0), uint8(1))
-	f.Add("{type}/{seq:3+}/{date:yyMMddHHmmss}", "x", "1/1", int64(1000), int64(1325239200), uint8(0), uint32(0), uint8(2))
-	f.Add("{date:FF-FFFF Q ss}{type}{seq:1}", "x", "x", int64(9), int64(1735516800), uint8(7), uint32(0), uint8(16))
+	for _, seed := range []struct {
+		template, s, typ string
+		seq, at          int64
+		per              uint8
+		dayStart         uint32
+		zone             uint8
+	}{
+		{"{type}{date:yyyyMMdd}{seq:4}", "IS202110240001", "IS", 1, 0, 3, 0, 0},
+		{"{seq:15}{{{type}}}{date:dd年MM月yyyy}", "000000000000001{x}24年10月2021", "x", 1, 0, 3, 9000, 2},
+		{"{type}{date:yyMM}-{seq:4+}", "IS2110-10000", "1-1", 99999, 1325239200, 4, 1, 2},
+		{"{type}{date:GGGG-WW}{seq:4:base32}{check:37-36}", "IS2025-0100011", "x", 9, 1735516800, 6, 14400, 1},
+		{"RF{check:97-10}{type}{seq:8}", "RF18539007547034", "5390", 1, 0, 8, 0, 0},
+		{"{type}{date:yyyy dd}{seq:6}", "IS2024 30000001", "x", 9, 1735516800, 143, 0, 2},
+		{"{date:yyyy-MM-dd HH:}{seq:1+}:{type}", "x", "1:1", 10, 1762065000, 2, 0, 1},
+		{"{type}/{seq:3+}/{date:yyMMddHHmmss}", "x", "1/1", 1000, 1325239200, 0, 0, 2},
+		{"{date:FF-FFFF Q ss}{type}{seq:1}", "x", "x", 9, 1735516800, 7, 0, 16},
+	} {
+		f.Add(seed.template, seed.s, seed.typ, seed.seq, seed.at, seed.per, seed.dayStart, seed.zone)
+	}
 	f.Fuzz(func(t *testing.T, template, s, typ string, seq, at int64, per uint8, dayStart uint32, zone uint8) {
 		zones := []string{"UTC", "America/New_York", "Pacific/Apia", "Australia/Lord_Howe", "Africa/Monrovia"}
 		start, period := int(zone)/len(zones), serial.Period(per%10+1)

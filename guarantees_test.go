@@ -1,12 +1,17 @@
 package serial_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,7 +42,7 @@ func TestGuarantees(t *testing.T) {
 		}
 		require.Greater(t, len(named), before, "%s names no tests", promise[1])
 	}
-	for _, path := range files(t, "*_test.go", "*/*_test.go", "*/*/*_test.go", "*/*/*/*_test.go") {
+	for _, path := range files("*_test.go", "*/*_test.go", "*/*/*_test.go", "*/*/*/*_test.go") {
 		source := unix(t, path)
 		comments := regexp.MustCompile(`(?m)^// Guarantees: (.*)\.\nfunc (Test\w+)\(t `).FindAllStringSubmatch(source, -1)
 		require.Equal(t, strings.Count(source, "\n// Guarantees: "), len(comments),
@@ -55,28 +60,25 @@ func TestGuarantees(t *testing.T) {
 // The tests below demonstrate losses that, according to docs/guarantees.md, no protection prevents. If such a test
 // fails, correct that page.
 
-// limits runs f with each protection, on a new generator and on one that remembers its numbers. numbers contains the
-// sequences that f must return; 0 stands for ErrCounterLost.
-func limits(t *testing.T, numbers [3][2]int64,
+// limits runs f with each protection, on a new generator and on one that remembers its numbers. want contains the
+// sequences that f must return, or "lost" for ErrCounterLost.
+func limits(t *testing.T, want string,
 	f func(t *testing.T, remembers bool, stored *int64, opts []serial.Option) (serial.Number, error)) {
-	for i, with := range []string{"nothing", "floor", "ledger"} {
-		for j, remembers := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, remembers %v", with, remembers), func(t *testing.T) {
-				stored := new(int64)
-				opts := [][]serial.Option{
-					nil,
-					{serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return *stored, nil })},
-					{serial.WithLedger(new(serialtest.Ledger), 10)},
-				}[i]
-				number, err := f(t, remembers, stored, opts)
-				if numbers[i][j] == 0 {
-					require.ErrorIs(t, err, serial.ErrCounterLost)
-					return
-				}
-				require.NoError(t, err)
-				require.Equal(t, numbers[i][j], number.Seq)
-			})
-		}
+	for i, want := range strings.Fields(want) {
+		t.Run([]string{"nothing", "floor", "ledger"}[i/2]+", remembers "+strconv.Itoa(i%2), func(t *testing.T) {
+			stored := new(int64)
+			opts := [][]serial.Option{
+				nil,
+				{serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return *stored, nil })},
+				ledgerIf(true, 10),
+			}[i/2]
+			number, err := f(t, i%2 == 1, stored, opts)
+			if want == "lost" {
+				require.ErrorIs(t, err, serial.ErrCounterLost)
+			} else {
+				requireResult(t, want)(strconv.FormatInt(number.Seq, 10), err)
+			}
+		})
 	}
 }
 
@@ -85,7 +87,7 @@ func limits(t *testing.T, numbers [3][2]int64,
 // not help.
 // Guarantees: record-expired.
 func TestLimitOfAClockNineDaysAhead(t *testing.T) {
-	limits(t, [3][2]int64{{1, 0}, {4, 4}, {11, 11}}, func(t *testing.T, remembers bool, stored *int64,
+	limits(t, "1 lost 4 4 11 11", func(t *testing.T, remembers bool, stored *int64,
 		opts []serial.Option) (n serial.Number, err error) {
 		inBubble(t, func(t *testing.T, m *simulation) {
 			opts = append(opts, serial.WithLocation(time.UTC), serial.WithRetention(5))
@@ -113,18 +115,16 @@ func TestLimitOfAClockNineDaysAhead(t *testing.T) {
 // Guarantees: memory-goes-back, restored-keys.
 func TestLimitOfAServerThatGoesBack(t *testing.T) {
 	t.Parallel()
-	for name, save := range map[string]func(t *testing.T, s *redistest.Server) (goBack func() error){
-		"its memory": func(t *testing.T, s *redistest.Server) func() error {
+	s := redistest.Start(t)
+	for name, save := range map[string]func(t *testing.T) (goBack func() error){
+		"its memory": func(t *testing.T) func() error {
 			require.NoError(t, s.Do("SAVE").Err())
 			return func() error { return s.Do("DEBUG", "RELOAD", "NOSAVE").Err() }
 		},
-		"its keys": func(t *testing.T, s *redistest.Server) func() error {
+		"its keys": func(t *testing.T) func() error {
 			dumps := map[string]string{}
-			keys, err := s.Do("KEYS", "*").StringSlice()
-			require.NoError(t, err)
-			for _, key := range keys {
-				dumps[key], err = s.Do("DUMP", key).Text()
-				require.NoError(t, err)
+			for _, key := range must(s.Do("KEYS", "*").StringSlice()) {
+				dumps[key] = must(s.Do("DUMP", key).Text())
 			}
 			return func() (err error) {
 				for key, dump := range dumps {
@@ -135,14 +135,13 @@ func TestLimitOfAServerThatGoesBack(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := redistest.Start(t)
-			limits(t, [3][2]int64{{4, 0}, {4, 7}, {4, 11}}, func(t *testing.T, remembers bool, stored *int64,
+			limits(t, "4 lost 4 7 4 11", func(t *testing.T, remembers bool, stored *int64,
 				opts []serial.Option) (serial.Number, error) {
 				require.NoError(t, s.Do("FLUSHALL").Err())
 				opts = append(opts, serial.WithLocation(noon()))
 				gen := newGenerator(t, s.Client(t), opts...)
 				require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3)))
-				goBack := save(t, s)
+				goBack := save(t)
 				require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3)))
 				*stored = 6
 				require.NoError(t, goBack())
@@ -153,4 +152,211 @@ func TestLimitOfAServerThatGoesBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Steps of changes, see rollout.do.
+const (
+	atAnyTime      = "old both new wait both old new"
+	betweenPeriods = "old old! wait wait new! new wait wait old! old" // after two periods, no old one overlaps a new one
+	withTakeover   = "old old! takeover-new new! new takeover-old old! old"
+	byPrint        = "old old! refuse-new old! prepare wait new! new refuse-old wait old! old" // Takeover does not help
+	// Neither Takeover nor waiting helps, as long as the record exists. It expires a week after the end of a period.
+	never = "old old! refuse-new old! wait old! prepare wait refuse-new old! old"
+)
+
+// Two processes keep the old settings and two have new ones while all of them issue numbers. The changes are those that
+// docs/settings.md allows, in both directions. Each process must be issued numbers, or fail, exactly when the page says
+// so.
+// Guarantees: allowed-changes.
+func TestRollout(t *testing.T) {
+	const year, half = 365 * 24 * time.Hour, 183 * 24 * time.Hour
+	const plain, six = "{type}{date:yyyyMMdd}{seq:4}", "{type}{date:yyyyMMdd}{seq:6}"
+	const dashes, slashes = "{type}-{date:yyyyMMdd}-{seq:4}", "{type}/{date:yyyyMMdd}/{seq:4}"
+	template := func(text string, more ...serial.Option) []serial.Option {
+		return append(more, serial.WithTemplate(text))
+	}
+	with := func(steps string, opts ...serial.Option) change { return change{new: opts, steps: steps} }
+	// per returns a change of templates for periods.
+	per := func(period serial.Period, length time.Duration, old, new, steps string) change {
+		unit := serial.WithPeriod(period)
+		return change{old: template(old, unit), new: template(new, unit), steps: steps, wait: length}
+	}
+	days := func(old, new, steps string) change { return per(serial.PerDay, 0, old, new, steps) }
+	asOtherType := func(c change) change { c.newType = "IT"; return c }
+	april, october := serial.WithYearStart(time.April, 1), serial.WithYearStart(time.October, 1)
+	ledger, otherLedger := ledgerIf(true, 50), ledgerIf(true, 50)
+	blocks, shanghai := new(serialtest.Ledger), serial.WithLocation(location(t, "Asia/Shanghai"))
+	years, months := serial.WithPeriod(serial.PerYear), serial.WithPeriod(serial.PerMonth)
+	key := serial.WithHiddenSequence([]byte("an example's key"))
+	otherKey, otherPrefix := serial.WithHiddenSequence([]byte("another's secret")), serial.WithKeyPrefix("other")
+
+	rows := map[string][]change{
+		"literals, separators": {days(plain, "{type}-{date:yyyy-MM-dd}-{seq:4}", atAnyTime)},
+		"width of `{seq}`": {
+			days(plain, six, atAnyTime), days(plain+"{check:luhn}", six+"{check:luhn}", atAnyTime),
+			days(dashes, "{type}-{date:yyyyMMdd}-{seq:4+}", atAnyTime),
+			{old: template(six, key), new: template("{type}{date:yyyyMMdd}{seq:8}", key), steps: atAnyTime},
+		},
+		"first sequence, retention": {with(atAnyTime, serial.WithStart(101), serial.WithRetention(30))},
+		"last sequence, last day": {
+			with(atAnyTime, serial.WithLast(5000), serial.WithUntil(serial.On(2021, time.December, 31)))},
+		"floor, skew, hooks, lock servers, replicas": {
+			with(atAnyTime, fixedFloor(0), serial.WithHooks(serial.Hooks{}), serial.WithMaxSkew(-1))},
+		"block of a ledger": {
+			{old: options(serial.WithLedger(blocks, 10)), new: options(serial.WithLedger(blocks, 40)), steps: atAnyTime}},
+		"a ledger": {
+			with("old new! new wait old", ledger...), with("old new! new takeover-old old", otherLedger...)},
+		"time zone, day start": {
+			with(betweenPeriods, shanghai), with(betweenPeriods, serial.WithDayStart(4*time.Hour)),
+			with(withTakeover, shanghai), with(withTakeover, serial.WithDayStart(4*time.Hour)),
+		},
+		"period, year start": {
+			with(never, monthly.opts...), with(never, weekly.opts...), with(never, endless.opts...),
+			with(never, months), // the same template
+			{old: template("{type}-{date:FFFF}-{seq:4}", years), new: template("{type}/{date:FFFF}/{seq:4}", years, april),
+				steps: never},
+			{old: template("{type}-{date:FFFFMM}-{seq:4}", months, april),
+				new: template("{type}-{date:FFFFMM}-{seq:4}", months, october), steps: never},
+		},
+		"business year in the template": { // days do not count by its start unless the template prints a part of it
+			{old: template(dashes, april), new: template("{type}/{date:FFFFMMdd}/{seq:4}", april), steps: never,
+				says: "give this generator a template without FFFF, FF, EEEE, EE, S and Q, or begin a new series"},
+			{old: template("{type}-{date:yyyyMMddQ}-{seq:4}", april), new: template(slashes, april), steps: never,
+				says: "give this generator a template with FFFF, FF, EEEE, EE, S or Q, and the same year start, or begin a new"},
+			days(dashes, "{type}/{date:FFFFMMdd}/{seq:4}", byPrint), // from January 1
+		},
+		"order of fields and tokens, alphabet, check digit": {
+			days("{type}{date:yyDDD}{seq:4}", "{date:yyDDD}{type}{seq:4}", byPrint),
+			per(serial.PerYear, year, "{type}-{date:yyyyMM}-{seq:4}", "{type}-{date:yyyy}-{seq:4}", byPrint),
+			days(plain, "{type}{date:yyyyMMdd}{seq:4:base32}", byPrint),
+			days("{type}{date:yyyyMMdd}{seq:4:base32}", "{type}{date:yyyyMMdd}{seq:4:base36}", byPrint),
+			days(plain, plain+"{check:damm}", byPrint), days(plain+"{check:luhn}", plain+"{check:damm}", byPrint),
+			per(serial.Never, year, "{type}{seq:7}", "{type}{seq:7}{check:luhn}", "old old! refuse-new wait old!"),
+		},
+		"year token, order of tokens in a date": {
+			days("{type}-{date:yyMMdd}-{seq:4}", "{type}/{date:ddMMyy}/{seq:4}", byPrint),
+			days("{type}-{date:yyDDD}-{seq:4}", "{type}/{date:DDDyy}/{seq:4}", byPrint),
+		},
+		"`yy` to `BB`": {
+			days("{type}-{date:yyMMdd}-{seq:4}", "{type}/{date:BBMMdd}/{seq:4}", byPrint),
+			asOtherType(days("{type}-{date:yyMMdd}-{seq:4}", "{type}-{date:BBMMdd}-{seq:4}", atAnyTime)),
+		},
+		"`S` to `Q`, `M` to `Q`": {
+			asOtherType(per(serial.PerHalfYear, half, "{type}{date:FFFF-S}-{seq:4}", "{type}{date:FFFF-Q}-{seq:4}", atAnyTime)),
+			asOtherType(per(serial.PerHalfYear, half, "{type}{date:FFFF-M}-{seq:4}", "{type}{date:FFFF-Q}-{seq:4}", atAnyTime)),
+		},
+		"key": {
+			{old: template(six), new: template(six, key), steps: byPrint},
+			{old: template(six, key), new: template(six, otherKey), steps: byPrint},
+		},
+		"`WithSharedCounter`": {
+			{old: template(dashes), new: template(slashes, otherPrefix, serial.WithSharedCounter()), steps: atAnyTime}},
+		"key prefix": {{old: template(dashes), new: template(slashes, otherPrefix), steps: atAnyTime}},
+	}
+	var documented []string
+	for _, row := range tableRows(t, "docs/settings.md", "what-may-change-when") {
+		documented = append(documented, row[0])
+	}
+	require.ElementsMatch(t, documented, slices.Collect(maps.Keys(rows)), "each row of the table is tested")
+	for row, changes := range rows {
+		if testing.Short() {
+			changes = changes[:1]
+		}
+		t.Run(strings.ReplaceAll(row, "`", ""), func(t *testing.T) {
+			t.Parallel()
+			for i, c := range changes {
+				t.Run(fmt.Sprint(i), c.run)
+			}
+		})
+	}
+}
+
+// A change consists of settings and the steps that follow.
+type change struct {
+	old, new []serial.Option
+	steps    string
+	newType  string        // of those with the new settings; "" for IS
+	says     string        // in the error of those with the new settings
+	wait     time.Duration // length of a period; 0 for a day
+}
+
+// A rollout is a change of settings in progress.
+type rollout struct {
+	change
+	t     *testing.T
+	redis *serialtest.Redis
+	gens  map[string][2]*serial.Generator // of two processes with the "old" settings, and two with the "new" ones
+
+	mu     sync.Mutex // guards the rest
+	issued map[string]bool
+	last   int64 // last sequence of the period
+}
+
+func (c change) run(t *testing.T) {
+	redis := serialtest.NewRedis(t, time.Date(2021, time.October, 24, 9, 0, 0, 0, time.UTC))
+	r := &rollout{change: c, t: t, redis: redis, gens: map[string][2]*serial.Generator{}, issued: map[string]bool{}}
+	for settings, opts := range map[string][]serial.Option{"old": c.old, "new": c.new} {
+		opts = append(options(serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)), opts...)
+		r.gens[settings] = [2]*serial.Generator{newGenerator(t, redis.Client(), opts...),
+			newGenerator(t, redis.Client(), opts...)}
+	}
+	for step := range strings.FieldsSeq(c.steps) {
+		r.do(step)
+		require.False(t, t.Failed(), "%s of %s", step, c.steps)
+	}
+}
+
+// do runs a step. In the steps "old", "new" and "both", four callers with the old settings, the new settings or both
+// call Next at the same time, and every call must succeed. In the steps "old!" and "new!", callers have both settings.
+// Those with the named settings come first and must succeed, and the others must fail with ErrConflict. In the other
+// steps, a period passes, or an operator calls Prepare or Takeover, which succeeds or is refused.
+func (r *rollout) do(step string) {
+	switch whose, other, _ := strings.Cut(step, "-"); whose {
+	case "both":
+		r.issue(2, 2, "old new")
+	case "old":
+		r.issue(4, 0, "old")
+	case "new":
+		r.issue(0, 4, "new")
+	case "old!", "new!":
+		r.do(strings.TrimSuffix(step, "!"))
+		r.issue(2, 2, step)
+	case "takeover":
+		require.NoError(r.t, r.gens[other][0].Takeover(r.t.Context(), "IS", r.last))
+	case "refuse":
+		require.ErrorIs(r.t, r.gens[other][0].Takeover(r.t.Context(), "IS", r.last), serial.ErrConflict)
+	case "prepare":
+		require.NoError(r.t, r.gens["old"][0].Prepare(r.t.Context(), "IS"))
+	case "wait":
+		r.redis.Advance(cmp.Or(r.wait, 24*time.Hour))
+		r.last = 0
+	default:
+		require.Fail(r.t, "unknown step", step)
+	}
+}
+
+// issue lets callers with old and with new settings call Next at the same time. It requires that the callers with the
+// settings in succeed are issued numbers, and that the others fail.
+func (r *rollout) issue(old, new int, succeed string) {
+	barrier(r.t, old+new, func(i int) (string, error) {
+		settings, typ := "old", "IS"
+		if i >= old {
+			settings, typ = "new", cmp.Or(r.newType, "IS")
+		}
+		for range 2 {
+			n, err := r.gens[settings][i%2].NextNumber(r.t.Context(), typ)
+			if !strings.Contains(succeed, settings) {
+				require.ErrorIs(r.t, err, serial.ErrConflict, "%v", n)
+				require.ErrorContains(r.t, err, r.says)
+				continue
+			}
+			require.NoError(r.t, err)
+			r.mu.Lock()
+			twice := r.issued[n.String()]
+			r.issued[n.String()], r.last = true, max(r.last, n.Seq)
+			r.mu.Unlock()
+			require.False(r.t, twice, "%s was issued twice", n)
+		}
+		return "", nil
+	})
 }

@@ -36,33 +36,46 @@ func TestLedgerOnCluster(t *testing.T) {
 	testLedger(t, backend{client: func(t *testing.T) redis.UniversalClient { return cluster.Client(t) }})
 }
 
-// testLedger is the behaviour suite with a ledger.
+// testLedger is the behaviour suite with a ledger, and for Takeover, which may enter a ledger or leave it.
 func testLedger(t *testing.T, b backend) {
-	testCalendarsInALedger(t, b)
 	type row struct {
 		block    int64
-		template string // without "{type}{date:yyyyMMdd}"
-		script   string
+		kind            // zero for days
+		script   string // steps
 		reserved string // reservations, each as ABOVE+N
 	}
+	seq := func(width string) kind {
+		return kind{opts: options(serial.WithTemplate("{type}{date:yyyyMMdd}{seq:" + width + "}"))}
+	}
 	rows := map[string]row{
-		"the ledger is asked once per block": {3, "{seq:4}", "gen next = 1, gen next = 2, gen next = 3, gen next = 4, " +
+		"the ledger is asked once per block": {3, seq("4"), "gen next = 1, gen next = 2, gen next = 3, gen next = 4, " +
 			"wide next = 5, gen peek = 5, gen next 25 = 30", "0+3, 3+3, 6+25"},
-		"the last block is as small as needed": {60, "{seq:2}", "gen next 58 = 58, gen next 41 = 99, gen next = exhausted, " +
+		"the last block is as small as needed": {60, seq("2"), "gen next 58 = 58, gen next 41 = 99, gen next = exhausted, " +
 			"redis DEL record counter, gen next = exhausted", "0+60, 60+39, 99+1"},
-		"up to the largest sequence of all": {10, "{seq:15}", "gen raise 999999999999998, gen next = 999999999999999, " +
+		"up to the largest sequence of all": {10, seq("15"), "gen raise 999999999999998, gen next = 999999999999999, " +
 			"gen next = exhausted, redis DEL counter, gen raise 999999999999999, gen takeover 999999999999999, " +
 			"gen peek = 999999999999999", ""},
-		"a counter beyond the template": {10, "{seq:4}", "gen raise 5000, redis HDEL record replID, " +
+		"a counter beyond the template": {10, seq("4"), "gen raise 5000, redis HDEL record replID, " +
 			"narrow next = exhausted, narrow raise 5, narrow prepare", "0+5010"},
-		"the ledger lost its blocks": {3, "{seq:4}", "gen next = 1, fresh next = 2, fresh next = 3, fresh next = 4, " +
+		"the ledger lost its blocks": {3, seq("4"), "gen next = 1, fresh next = 2, fresh next = 3, fresh next = 4, " +
 			"fresh next = 5", "0+3"},
-		"raise, and a floor": {10, "{seq:4}", "gen raise 40, gen next = 41, gen raise 30, gen next = 42, " +
+		"raise, and a floor": {10, seq("4"), "gen raise 40, gen next = 41, gen raise 30, gen next = 42, " +
 			"redis DEL counter record, floored next = 76", "0+50, 75+10"},
-		"calls are refused without the ledger, not with it": {10, "{seq:4}", "plain next 2 = 2, gen next = 3, " +
+		"calls are refused without the ledger, not with it": {10, seq("4"), "plain next 2 = 2, gen next = 3, " +
 			"plain next = conflict, plain raise 50 = conflict, floor next = conflict, floor raise 50 = conflict, " +
-			"floor peek = 3, floor history = 3, floor takeover-keeping 5 = reserved, gen takeover-keeping 5, " +
+			"floor peek = 3, floor takeover-keeping 5 = reserved, gen takeover-keeping 5, " +
 			"plain takeover 12, plain next = 13, plain takeover-keeping 0", "2+10, 12+10"},
+		"takeover from another zone, in which it is the same day": {10, seq("4"), "east next = 1, east next = 2, " +
+			"east prepare, plain next = conflict, plain takeover 0, plain next = 3, east next = conflict, " +
+			"east raise 9 = conflict, plain takeover 2, plain next = 4, plain takeover 9, plain next = 10", ""},
+		"takeover above seq, the floor and its own numbers": {10, seq("4"), "east next = 1, plain takeover 57, " +
+			"plain next = 58, east takeover 0, floor takeover 60, floor next = 76, plain takeover 0, redis DEL counter, " +
+			"plain takeover 3, plain next = 59", ""},
+		"takeover into a ledger and out of it": {10, seq("4"), "gen next = 1, plain next = conflict, plain takeover 0, " +
+			"plain next = 2, eastern takeover 0, eastern next = 11, gen takeover 0, gen next = 21", "0+10, 2+10, 11+10"},
+	}
+	for _, k := range calendars {
+		rows[k.name] = row{5, k, "floored next 3 = 78, floored next 4 = 82", "75+5, 80+5"}
 	}
 	// Whichever keys are lost, the next number must be above everything that was reserved, and only one new block must
 	// be needed.
@@ -71,32 +84,40 @@ func testLedger(t *testing.T, b backend) {
 		"HDEL record replID": "", "HSET record replID eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee": "",
 		"SET counter 2": "", "SET counter 6": "", "SET counter x": "",
 	} {
-		rows["lost: "+harm] = row{10, "{seq:4}", "gen next 5 = 5, redis " + harm + ", gen next = 11, redis " + harm +
+		rows["lost: "+harm] = row{10, seq("4"), "gen next 5 = 5, redis " + harm + ", gen next = 11, redis " + harm +
 			", new next = 21, gen next = 22", cmp.Or(reserved, "0+10, 10+10, 20+10")}
 	}
 	for name, row := range rows {
-		template, l := serial.WithTemplate("{type}{date:yyyyMMdd}"+row.template), new(spyLedger)
+		l := new(spyLedger)
 		ledger, floor := serial.WithLedger(l, row.block), fixedFloor(75)
 		b.run(t, name, func(t *testing.T, s *series) {
-			gens := map[string]*serial.Generator{"gen": s.gen, "new": s.generator(template, ledger)}
-			gens["wide"] = s.generator(template, serial.WithLedger(l, 100))
-			gens["fresh"] = s.generator(template, serial.WithLedger(new(serialtest.Ledger), row.block))
-			gens["floored"], gens["floor"] = s.generator(template, ledger, floor), s.generator(template, floor)
-			gens["plain"] = s.generator(template)
-			gens["narrow"] = s.generator(ledger, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:3}"))
+			_, offset := time.Now().In(s.loc).Zone()
+			east, gens := serial.WithLocation(time.FixedZone("east", offset+3600)), map[string]*serial.Generator{"gen": s.gen}
+			for name, more := range map[string][]serial.Option{
+				"new": {ledger}, "wide": {serial.WithLedger(l, 100)}, "plain": nil, "floor": {floor}, "east": {east},
+				"fresh": {serial.WithLedger(new(serialtest.Ledger), row.block)}, "floored": {ledger, floor},
+				"eastern": {east, ledger}, "narrow": {ledger, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:3}")},
+			} {
+				if row.name == "" || name == "floored" {
+					gens[name] = s.generator(append(row.opts, more...)...)
+				}
+			}
+			scheme := s.gen.Scheme()
+			label, _, _ := scheme.Period(serial.At(time.Now()))
 			s.steps(gens, row.script)
 			var reserved []string
 			for _, r := range l.reservations() {
-				require.Equal(t, s.reservation(s.day, r.Above, r.N), r)
+				require.Equal(t, serial.Reservation{Series: s.prefix + ":IS", Period: label, Calendar: scheme.Calendar(),
+					Print: scheme.PrintMark(), Above: r.Above, N: r.N}, r)
 				reserved = append(reserved, fmt.Sprintf("%d+%d", r.Above, r.N))
 			}
 			if row.reserved != "" {
 				require.Equal(t, row.reserved, strings.Join(reserved, ", "))
 			}
 			for _, key := range s.keys() {
-				require.Positive(t, s.rdb.PTTL(t.Context(), key).Val(), key)
+				require.NotEqual(t, time.Duration(-1), s.rdb.PTTL(t.Context(), key).Val(), "%s has no expiry", key)
 			}
-		}, template, ledger)
+		}, append(row.opts, ledger)...)
 	}
 
 	down := new(spyLedger)
@@ -108,18 +129,17 @@ func testLedger(t *testing.T, b backend) {
 		require.ErrorIs(t, errOf(s.gen.Next(t.Context(), "NEW")), errBoom)
 		down.before(func(serial.Reservation) error { panic("ledger") })
 		require.PanicsWithValue(t, "ledger", func() { _, _ = s.gen.Next(t.Context(), "IS") })
+		require.NotContains(t, s.keys(), s.counter+":lock")
 		down.before(nil)
-		start := time.Now()
 		s.next(s.gen, 4)
-		require.Less(t, time.Since(start), lockExpiry/2, "the lock was released")
 	}, serial.WithLedger(down, 3))
 
 	b.run(t, "the ledger returns what it must not", func(t *testing.T, s *series) {
 		s.steps(map[string]*serial.Generator{"gen": s.gen}, "gen next = 1, redis SET counter 7")
 		for _, wrong := range []int64{-1, 6, 1e15 - 3} {
 			gen := s.generator(serial.WithLedger(ledgerFunc(func() (int64, error) { return wrong, nil }), 3))
-			_, err := gen.Next(t.Context(), "IS")
-			require.ErrorContains(t, err, fmt.Sprintf("returned %d: want 7 to 999999999999996", wrong))
+			require.ErrorContains(t, errOf(gen.Next(t.Context(), "IS")),
+				fmt.Sprintf("returned %d: want 7 to 999999999999996", wrong))
 		}
 		require.Equal(t, "7", s.rdb.Get(t.Context(), s.counter).Val())
 	}, serial.WithLedger(new(spyLedger), 3))
@@ -131,19 +151,6 @@ func testLedger(t *testing.T, b backend) {
 		require.ElementsMatch(t, numbers("IS", s.day, 1, 60), got)
 		require.LessOrEqual(t, len(many.reservations()), 60/7+1)
 	}, serial.WithLedger(many, 7))
-}
-
-// reservation returns the request that the generator of the series sends to its ledger.
-func (s *series) reservation(period string, above, n int64) serial.Reservation {
-	return s.reservationOf(s.gen, period, above, n)
-}
-
-// reservationOf returns the request that another generator of the series sends to its ledger.
-func (s *series) reservationOf(gen *serial.Generator, period string, above, n int64) serial.Reservation {
-	scheme := gen.Scheme()
-	return serial.Reservation{
-		Series: s.prefix + ":IS", Period: period, Calendar: scheme.Calendar(), Print: scheme.PrintMark(), Above: above, N: n,
-	}
 }
 
 // Redis restarts empty after the settings of a series were changed. The ledger still has the settings, so no printed
@@ -182,26 +189,23 @@ func TestLedgerKeepsSettings(t *testing.T) {
 // block must be lost. After a suspension, the call must fail.
 // Guarantees: late-block.
 func TestLateBlock(t *testing.T) {
-	for _, what := range []string{"a pause", "a restart", "everything is lost"} {
-		runInBubble(t, what, func(t *testing.T, m *simulation) {
+	for name, happen := range map[string]func(m *simulation){
+		"a pause":            func(*simulation) { time.Sleep(lockExpiry + time.Second) },
+		"a restart":          func(m *simulation) { memory.AddReplicationID(m.Miniredis)() },
+		"everything is lost": func(m *simulation) { m.FlushAll() },
+	} {
+		runInBubble(t, name, func(t *testing.T, m *simulation) {
 			armed := false
 			gen := newGenerator(t, m.Client(around(func(cmd redis.Cmder, send func() error) error {
 				if isOpen(cmd) && armed {
 					armed = false
-					switch what {
-					case "a pause":
-						time.Sleep(lockExpiry + time.Second)
-					case "a restart":
-						memory.AddReplicationID(m.Miniredis)()
-					default:
-						m.FlushAll()
-					}
+					happen(m)
 				}
 				return send()
 			})), serial.WithLocation(time.UTC), serial.WithLedger(new(serialtest.Ledger), 5))
 			require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 5)))
 			armed = true
-			if what == "a pause" {
+			if name == "a pause" {
 				require.Error(t, errOf(gen.Next(t.Context(), "IS")))
 				time.Sleep(lockExpiry)
 			}

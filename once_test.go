@@ -48,20 +48,16 @@ func testOnce(t *testing.T, b backend) {
 // duration that WithOnceFor sets.
 func TestOnceFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
+		const brief = 90*time.Second + 500*time.Millisecond
 		other := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
-		for kept, opts := range map[time.Duration][]serial.Option{48 * time.Hour: nil,
-			90*time.Second + 500*time.Millisecond: options(serial.WithOnceFor(90*time.Second + 500*time.Millisecond))} {
+		for kept, opts := range map[time.Duration][]serial.Option{48 * time.Hour: nil, brief: {serial.WithOnceFor(brief)}} {
 			gen := newGenerator(t, m.Client(), append(opts, serial.WithLocation(time.UTC))...)
-			id := kept.String()
-			first, err := textOf(gen.NextOnce(t.Context(), "IS", id))
-			require.NoError(t, err)
+			first := must(gen.NextOnce(t.Context(), "IS", kept.String())).String()
 			m.requireExpiries()
 			time.Sleep(kept - time.Millisecond)
-			requireResult(t, first, "a repetition does not extend it")(textOf(other.NextOnce(t.Context(), "IS", id)))
+			requireResult(t, first, "a repetition does not extend it")(textOf(other.NextOnce(t.Context(), "IS", kept.String())))
 			time.Sleep(2 * time.Millisecond)
-			again, err := textOf(gen.NextOnce(t.Context(), "IS", id))
-			require.NoError(t, err)
-			require.NotEqual(t, first, again)
+			require.NotEqual(t, first, must(gen.NextOnce(t.Context(), "IS", kept.String())).String())
 		}
 	})
 }
@@ -75,15 +71,12 @@ func TestOnceAsPrinted(t *testing.T) {
 		}
 		wide, narrow := with("b-{date:yyyyMMdd}{type}{seq:5}"), with("a-{date:yyyyMMdd}{type}{seq:4}")
 		require.NoError(t, wide.Raise(t.Context(), "IS", 10000))
-		first, err := wide.NextOnce(t.Context(), "IS", "r")
-		require.NoError(t, err)
+		first := must(wide.NextOnce(t.Context(), "IS", "r"))
 		requireResult(t, "a-20000101IS10001", "as this template prints it")(narrow.Next(t.Context(), "IS1"))
 		odd := with("\"q\\\" é 1 \n{{{type}}} {date:yyMM\"dd} {seq:2}")
-		for _, gen := range []*serial.Generator{
-			wide, narrow, odd, with("{type}-{date:yyyy-MM}-{seq:6}", serial.WithPeriod(serial.PerMonth)),
-		} {
-			again, err := gen.NextOnce(t.Context(), "IS", "r")
-			require.NoError(t, err)
+		months := with("{type}-{date:yyyy-MM}-{seq:6}", serial.WithPeriod(serial.PerMonth))
+		for _, gen := range []*serial.Generator{wide, narrow, odd, months} {
+			again := must(gen.NextOnce(t.Context(), "IS", "r"))
 			require.Equal(t, "b-20000101IS10001", again.String())
 			require.True(t, first.Equal(again))
 		}
@@ -98,26 +91,26 @@ func TestOnceAsPrinted(t *testing.T) {
 // The key of a request contains a value that another program or an earlier version has written.
 func TestOnceBrokenAnswers(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
-		require.NoError(t, errOf(gen.NextOnce(t.Context(), "IS", "whole")))
-		whole, err := m.Get("serial:{IS}:once:whole")
-		require.NoError(t, err)
+		var failed []int
+		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
+			Failed: func(_ context.Context, i serial.FailedInfo) { failed = append(failed, i.Count) },
+		}))
+		must(gen.NextOnce(t.Context(), "IS", "whole"))
+		whole := must(m.Get("serial:{IS}:once:whole"))
 		const day = "20000101 946684800 946771200"
 		require.Regexp(t, "^"+day+` days #[0-9a-f]{12} "20000101" "\{type\}\{date:yyyyMMdd\}\{seq:4\}" 1 plain$`, whole)
-		broken := []string{"", "x", day, day + " 17", day + ` "20000101" 3`, strings.Replace(whole, "days", "moons", 1),
-			strings.Replace(whole, "seq:4", "seq:99", 1), strings.Replace(whole, `"20000101"`, `20000101`, 1),
-			strings.TrimSuffix(whole, " plain"), strings.Replace(whole, "946684800", "99999999999999999999", 1),
-			strings.Replace(whole, " 1 plain", " x plain", 1)}
+		broken := []string{"", "x", day, day + " 17", day + ` "20000101" 3`, strings.TrimSuffix(whole, " plain")}
+		for old, wrong := range map[string]string{"days": "moons", "seq:4": "seq:99", `"20000101"`: `20000101`,
+			"946684800": "99999999999999999999", " 1 plain": " x plain"} {
+			broken = append(broken, strings.Replace(whole, old, wrong, 1))
+		}
 		for _, held := range broken {
 			require.NoError(t, m.Set("serial:{IS}:once:broken", held))
 			require.ErrorContains(t, errOf(gen.NextOnce(t.Context(), "IS", "broken")), "which is not a stored answer", held)
 		}
-		other := strings.Replace(strings.Replace(whole, "plain", "0123456789abcdef", 1), "seq:4", "seq:6", 1)
-		require.NoError(t, m.Set("serial:{IS}:once:hidden", other))
-		var failed []int
-		gen = newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
-			Failed: func(_ context.Context, i serial.FailedInfo) { failed = append(failed, i.Count) },
-		}))
+		failed = nil
+		require.NoError(t, m.Set("serial:{IS}:once:hidden", strings.NewReplacer("plain", "0123456789abcdef", "seq:4",
+			"seq:6").Replace(whole)))
 		require.ErrorIs(t, errOf(gen.NextOnce(t.Context(), "IS", "hidden")), serial.ErrConflict)
 		require.Equal(t, []int{1}, failed)
 	})

@@ -3,6 +3,8 @@ package serial_test
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,38 +24,29 @@ func testPrepare(t *testing.T, b backend) {
 
 	b.run(t, "prepare", func(t *testing.T, s *series) {
 		require.NoError(t, s.gen.Prepare(t.Context(), "IS"))
-		midnight := func(n int) time.Time {
-			y, m, d := time.Now().In(s.loc).Date()
-			return time.Date(y, m, d+n, 0, 0, 0, 0, s.loc)
-		}
-		expires := func(key string) time.Time { return time.Now().Add(s.rdb.PTTL(t.Context(), key).Val()) }
 		require.Equal(t, []string{s.record, s.counter}, s.keys(), "the lock is gone")
-		for n := range 2 {
-			require.Equal(t, "499", s.rdb.Get(t.Context(), later(s, n)).Val())
-			require.WithinDuration(t, midnight(n+1), expires(later(s, n)), 2*time.Second)
-			require.Zero(t, s.rdb.Exists(t.Context(), later(s, n)+":lock").Val())
-		}
-		requireSeq(t, 0)(s.gen.Peek(t.Context(), "IS"))
+		requireResult(t, []any{"499", "499", nil, nil})(s.rdb.MGet(t.Context(), s.counter, later(s, 1), later(s, 2),
+			later(s, 1)+":lock").Result())
+		y, m, d := time.Now().In(s.loc).Date()
+		requireExpiry(t, s.rdb, s.counter, time.Date(y, m, d+1, 0, 0, 0, 0, s.loc))
+		requireExpiry(t, s.rdb, later(s, 1), time.Date(y, m, d+2, 0, 0, 0, 0, s.loc))
+		requireExpiry(t, s.rdb, s.record, time.Date(y, m, d+9, 0, 0, 0, 0, s.loc)) // a week after the last one opened
 		requireResult(t, []string{"IS" + s.day + "0000"})(textsOf(s.gen.History(t.Context(), "IS", 3)))
-		s.next(s.gen, 500)
-		require.NoError(t, s.generator().Prepare(t.Context(), "IS"))
-		s.next(s.gen, 501)
+		s.gens = map[string]*serial.Generator{"other": s.generator()}
+		s.play("peek 0; next 500; other.prepare; next 501")
 		require.Zero(t, s.rdb.Exists(t.Context(), later(s, 2)).Val())
-		require.WithinDuration(t, midnight(2).Add(7*24*time.Hour), expires(s.record), 2*time.Second,
-			"a week after the last one opened")
 	}, serial.WithStart(500))
 
 	b.run(t, "a counter that was prepared and lost", func(t *testing.T, s *series) {
 		s.steps(map[string]*serial.Generator{"gen": s.gen, "floored": s.generator(fixedFloor(40))},
 			"gen prepare, redis DEL "+later(s, 1)+", gen prepare = lost, floored prepare")
 		require.Equal(t, "40", s.rdb.Get(t.Context(), later(s, 1)).Val())
-		require.NoError(t, s.rdb.Set(t.Context(), later(s, 1), "five", time.Minute).Err())
-		require.ErrorIs(t, s.gen.Prepare(t.Context(), "IS"), serial.ErrCounterLost)
+		s.play("set " + later(s, 1) + " five; prepare lost")
 	})
 
 	b.run(t, "a counter unknown to the record, and a full period", func(t *testing.T, s *series) {
-		s.steps(map[string]*serial.Generator{"gen": s.gen, "long": s.generator(serial.WithRetention(30))},
-			"redis SET "+later(s, 1)+" 17, gen raise 9999, long prepare")
+		s.gens = map[string]*serial.Generator{"long": s.generator(serial.WithRetention(30))}
+		s.play("set " + later(s, 1) + " 17; raise 9999; long.prepare")
 		require.Equal(t, []any{"9999", "17"}, s.rdb.MGet(t.Context(), s.counter, later(s, 1)).Val())
 		require.Greater(t, s.rdb.PTTL(t.Context(), later(s, 1)).Val(), 30*24*time.Hour)
 	})
@@ -88,23 +81,25 @@ func testPrepare(t *testing.T, b backend) {
 	})
 
 	b.run(t, "history", func(t *testing.T, s *series) {
+		requireHistory := func(n int, want ...string) { // each "DAY SEQ"
+			t.Helper()
+			for i, number := range want {
+				ago, seq, _ := strings.Cut(number, " ")
+				want[i] = "IS" + day(s, must(strconv.Atoi(ago))) + seq
+			}
+			requireResult(t, want)(textsOf(s.gen.History(t.Context(), "IS", n)))
+		}
 		for n, content := range map[int]any{-1: 3, -2: "0", -4: 77, -5: "none", -6: 9} {
 			require.NoError(t, s.rdb.Set(t.Context(), later(s, n), content, time.Minute).Err())
 		}
-		want := []string{fmt.Sprintf("IS%s0003", day(s, -1)), fmt.Sprintf("IS%s0000", day(s, -2)),
-			fmt.Sprintf("IS%s0077", day(s, -4))}
-		requireResult(t, want)(textsOf(s.gen.History(t.Context(), "IS", 6)))
+		requireHistory(6, "-1 0003", "-2 0000", "-4 0077")
 		require.Empty(t, s.keys(), "it opens nothing")
 		s.next(s.gen, 1)
-		requireResult(t, numbers("IS", s.day, 1, 1))(textsOf(s.gen.History(t.Context(), "IS", 1)))
-		require.NoError(t, s.rdb.Del(t.Context(), s.counter).Err())
-		want = append(want, fmt.Sprintf("IS%s0009", day(s, -6)))
-		requireResult(t, want, "today's is lost")(textsOf(s.gen.History(t.Context(), "IS", 2500)))
-		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 0, time.Minute).Err())
-		requireResult(t, want, "it was set back")(textsOf(s.gen.History(t.Context(), "IS", 2500)))
-		_, offset := time.Now().In(s.loc).Zone()
-		other := s.generator(serial.WithLocation(time.FixedZone("other", offset+3600)))
-		require.ErrorIs(t, errOf(other.History(t.Context(), "IS", 1)), serial.ErrConflict)
+		requireHistory(1, "0 0001")
+		s.play("del counter")
+		requireHistory(2500, "-1 0003", "-2 0000", "-4 0077", "-6 0009") // today's is lost
+		s.play("set counter 0")
+		requireHistory(2500, "-1 0003", "-2 0000", "-4 0077", "-6 0009") // it was set back
 	})
 }
 
@@ -118,48 +113,55 @@ func TestPreparedAndGone(t *testing.T) {
 			"east": time.FixedZone("east", 3600)} {
 			gens[name] = newGenerator(t, m.Client(), serial.WithLocation(zone))
 		}
-		also := map[string]func(string){"hours": func(hours string) {
-			pause, err := time.ParseDuration(hours + "h")
-			require.NoError(t, err)
-			time.Sleep(pause)
-		}, "lose": func(day string) { m.Del("serial:{IS}:" + day) }}
-		steps(t, gens, also, "gen prepare, lose 20000102, hours 24, new next = lost, new peek = lost, new prepare = lost, "+
-			"new raise 5, gen next = IS200001020006, gen prepare")
-		for range 24 {
-			steps(t, gens, also, "hours 1, east next = conflict")
-		}
-		// East's 4 January overlaps the prepared day.
-		steps(t, gens, also, "gen next = IS200001030001, hours 48, east next = IS200001050001")
+		also := map[string]func(string){"sleep": func(d string) { time.Sleep(must(time.ParseDuration(d))) },
+			"lose": func(day string) { m.Del("serial:{IS}:" + day) }}
+		steps(t, gens, also, "gen prepare, lose 20000102, sleep 24h, new next = lost, new peek = lost, new prepare = lost, "+
+			"new raise 5, gen next = IS200001020006, gen prepare"+strings.Repeat(", sleep 1h, east next = conflict", 24)+
+			", gen next = IS200001030001, sleep 48h, east next = IS200001050001") // its 4 January overlaps the prepared day
 	})
 }
 
-// Midnight passes at each command of Prepare in turn. Every key must have an expiry, and numbers must be issued on the
-// following days.
+// Midnight passes at each command of Prepare or Raise in turn. Every key must have an expiry, and on the following days,
+// numbers must be issued above the floors of these days.
 func TestPrepareAcrossMidnight(t *testing.T) {
-	for _, floor := range []int64{0, 3} {
+	for i, test := range []string{"prepare, floor", "raise, floor", "prepare", "raise, floor, opened"} {
+		if testing.Short() && i > 1 {
+			break
+		}
+		opts, last := options(serial.WithLocation(time.UTC)), 0
+		if strings.Contains(test, "floor") {
+			last = 500
+			opts = append(opts, serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
+				return map[bool]int64{true: 4000, false: 500}[start.Day() == 1], nil
+			}))
+		}
 		for at, struck := int64(1), true; struck; at++ {
-			inBubble(t, func(t *testing.T, m *simulation) {
+			runInBubble(t, fmt.Sprint(test, ", command ", at), func(t *testing.T, m *simulation) {
 				time.Sleep(24*time.Hour - time.Second)
-				var sent atomic.Int64
-				opts := options(serial.WithLocation(time.UTC))
-				if floor > 0 {
-					opts = append(opts, fixedFloor(floor))
+				if strings.Contains(test, "opened") {
+					require.NoError(t, errOf(newGenerator(t, m.Client(), serial.WithLocation(time.UTC)).Next(t.Context(), "IS")))
 				}
-				var prepared atomic.Bool
+				var sent atomic.Int64
+				var called atomic.Bool
 				gen := newGenerator(t, m.Client(around(func(_ redis.Cmder, send func() error) error {
-					if sent.Add(1) == at && !prepared.Load() {
+					if sent.Add(1) == at && !called.Load() {
 						time.Sleep(1500 * time.Millisecond)
 					}
 					return send()
 				})), opts...)
-				require.NoError(t, gen.Prepare(t.Context(), "IS"))
-				prepared.Store(true)
+				if strings.Contains(test, "raise") {
+					require.NoError(t, gen.Raise(t.Context(), "IS", 10))
+				} else {
+					require.NoError(t, gen.Prepare(t.Context(), "IS"))
+				}
+				called.Store(true)
 				synctest.Wait() // for a lock that is just being released
 				struck = sent.Load() >= at
 				require.True(t, struck || at > 3)
 				m.requireExpiries()
+				time.Sleep(time.Until(time.Date(2000, 1, 2, 0, 0, 2, 0, time.UTC)))
 				for time.Now().Day() < 5 {
-					requireResult(t, fmt.Sprintf("IS%s%04d", time.Now().Format("20060102"), floor+1))(gen.Next(t.Context(), "IS"))
+					requireResult(t, fmt.Sprintf("IS%s%04d", today(time.UTC), last+1))(gen.Next(t.Context(), "IS"))
 					time.Sleep(24 * time.Hour)
 				}
 			})
@@ -175,15 +177,13 @@ func TestHistory(t *testing.T) {
 			if day != 5 {
 				require.NoError(t, errOf(gen.NextN(t.Context(), "IS", day)))
 			}
-			got, err := gen.History(t.Context(), "IS", 10)
-			require.NoError(t, err)
 			var want []string
 			for past := day; past >= max(1, day-3); past-- {
 				if past != 5 {
 					want = append(want, fmt.Sprintf("IS200001%02d%04d", past, past))
 				}
 			}
-			require.Equal(t, want, texts(got))
+			requireResult(t, want)(textsOf(gen.History(t.Context(), "IS", 10)))
 			time.Sleep(24 * time.Hour)
 		}
 		// A year of two digits cannot print periods that begin before 2000, so History stops there.
@@ -216,18 +216,17 @@ func TestWildClock(t *testing.T) {
 		for name, skew := range map[string]time.Duration{"gen": time.Hour, "other": time.Hour, "any": -1} {
 			gens[name] = newGenerator(t, rdb, append(opts, serial.WithMaxSkew(skew))...)
 		}
-		also := map[string]func(string){"clock": func(ahead string) {
-			offset, err := time.ParseDuration(ahead)
-			require.NoError(t, err)
-			m.SetTime(time.Now().Add(offset))
-		}}
+		also := map[string]func(string){
+			"clock": func(ahead string) { m.SetTime(time.Now().Add(must(time.ParseDuration(ahead)))) },
+			"nothing": func(key string) {
+				synctest.Wait() // for a lock that is just being released
+				require.NotContains(t, strings.Join(m.Keys(), " "), key)
+			},
+		}
 		time.Sleep(12 * time.Hour)
 		steps(t, gens, also, "clock 61m, gen next = skew, gen raise 1 = skew, gen takeover 1 = skew, gen prepare = skew, "+
-			"clock -61m, gen next = skew, clock 0s")
-		synctest.Wait() // for a lock that is just being released
-		require.Empty(t, m.Keys())
-		steps(t, gens, also, "gen next = 1, clock 2h, gen next = 2, gen prepare = skew")
-		require.False(t, m.Exists("serial:{IS}:20000102"))
+			"clock -61m, gen next = skew, clock 0s, nothing serial, gen next = 1, clock 2h, gen next = 2, "+
+			"gen prepare = skew, nothing 20000102")
 		sent.Store(0)
 		steps(t, gens, also, "any prepare")
 		require.EqualValues(t, 2, sent.Load(), "a round trip for each period")

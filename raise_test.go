@@ -2,7 +2,6 @@ package serial_test
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/redistest"
 	inner "github.com/dailyserial/serial/internal/series"
 )
 
@@ -35,17 +33,18 @@ func steps(t *testing.T, gens map[string]*serial.Generator, also map[string]func
 		require.Contains(t, gens, name, step)
 		call, argument, _ := strings.Cut(call, " ")
 		seq, _ := strconv.ParseInt(argument, 10, 64)
-		numbers := make([]serial.Number, 1)
+		var last serial.Number
 		var err error
 		switch gen, ctx := gens[name], t.Context(); call {
 		case "next": // the last of several numbers if there is an argument
-			numbers, err = gen.NextN(ctx, "IS", max(1, int(seq)))
+			var numbers []serial.Number
+			if numbers, err = gen.NextN(ctx, "IS", max(1, int(seq))); err == nil {
+				last = numbers[len(numbers)-1]
+			}
 		case "peek":
-			numbers[0], err = gen.Peek(ctx, "IS")
-		case "history":
-			numbers, err = gen.History(ctx, "IS", 1)
+			last, err = gen.Peek(ctx, "IS")
 		case "once":
-			numbers[0], err = gen.NextOnce(ctx, "IS", "request")
+			last, err = gen.NextOnce(ctx, "IS", "request")
 		case "prepare":
 			err = gen.Prepare(ctx, "IS")
 		case "raise":
@@ -62,7 +61,7 @@ func steps(t *testing.T, gens map[string]*serial.Generator, also map[string]func
 			continue
 		}
 		require.NoError(t, err, step)
-		if last := numbers[len(numbers)-1]; want != "" {
+		if want != "" {
 			require.Contains(t, []string{last.String(), strconv.FormatInt(last.Seq, 10)}, want, step)
 		}
 	}
@@ -83,6 +82,7 @@ func (s *series) steps(gens map[string]*serial.Generator, script string) {
 }
 
 // ForProgram returns a generator that must use the same counters as the first one, while the first keeps its own hooks.
+// ExampleGenerator_ForProgram shows its errors.
 func TestForProgram(t *testing.T) {
 	s := inMemory(t).series(t)
 	var called []string
@@ -93,43 +93,10 @@ func TestForProgram(t *testing.T) {
 		}
 	}
 	gen := s.generator(serial.WithLast(10), serial.WithHooks(hooks("generator")))
-	program := gen.ForProgram("orders-serial", nil, hooks("program"))
-	s.steps(map[string]*serial.Generator{"gen": gen, "program": program},
+	s.steps(map[string]*serial.Generator{"gen": gen, "program": gen.ForProgram("orders-serial", nil, hooks("program"))},
 		"gen next = 1, program next = 2, gen raise 7, program next = 8")
 	require.Equal(t, []string{"generator", "program", "generator", "program", "generator", "program at 0.8",
 		"generator at 0.8"}, called)
-	s.rdb.Del(t.Context(), s.counter)
-	require.ErrorContains(t, errOf(program.Next(t.Context(), "IS")), "and run: orders-serial raise IS SEQ")
-}
-
-func TestTakeover(t *testing.T) { testTakeover(t, inMemory(t)) }
-
-func TestTakeoverOnServer(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	testTakeover(t, backend{client: func(t *testing.T) redis.UniversalClient { return server.Client(t) }})
-}
-
-// testTakeover covers another zone, in which it is the same day, but the day has other bounds; seq, a floor and numbers
-// that the process remembers; and the beginning and the end of a ledger.
-func testTakeover(t *testing.T, b backend) {
-	for name, script := range map[string]string{
-		"from another zone": "east next = 1, east next = 2, east prepare, here next = conflict, here takeover 0, " +
-			"here next = 3, east next = conflict, east raise 9 = conflict, here takeover 2, here next = 4, " +
-			"here takeover 9, here next = 10",
-		"above seq, the floor and its own numbers": "east next = 1, here takeover 57, here next = 58, floored takeover 60, " +
-			"floored next = 81, here takeover 0, redis DEL counter, here takeover 3, here next = 59",
-		"into a ledger and out of it": "ledger next = 1, here next = conflict, here takeover 0, here next = 2, " +
-			"eastern takeover 0, eastern next = 11, ledger takeover 0, ledger next = 21",
-	} {
-		b.run(t, "takeover "+name, func(t *testing.T, s *series) {
-			_, offset := time.Now().In(s.loc).Zone()
-			east, l := serial.WithLocation(time.FixedZone("east", offset+3600)), new(spyLedger)
-			s.steps(map[string]*serial.Generator{"here": s.gen, "east": s.generator(east),
-				"floored": s.generator(east, fixedFloor(80)), "ledger": s.generator(serial.WithLedger(l, 10)),
-				"eastern": s.generator(east, serial.WithLedger(l, 10))}, script)
-		})
-	}
 }
 
 // The errors for operators must contain both periods with their dates, and a remedy.
@@ -170,62 +137,50 @@ func TestOneCalendar(t *testing.T) {
 	monthOfYears := func(start time.Month) []serial.Option {
 		return options(month, serial.WithYearStart(start, 1), serial.WithTemplate("{type}{date:FFFFMM}{seq:4}"))
 	}
-	for name, test := range map[string]struct {
-		at, then     string // UTC
-		first, next  []serial.Option
-		theirs, ours string
+	never := options(serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq:8}"))
+	for says, test := range map[string]struct {
+		at, then    string // UTC
+		first, next []serial.Option
 	}{
-		"a month that prints days, then days from 04:00": {"2024-11-03 01:00", "2024-11-03 04:00", options(month, day),
-			options(serial.WithDayStart(4*time.Hour), day), "months", "days"},
-		"months of years from April, then from July": {"2023-05-10 12:00", "2024-05-10 12:00", monthOfYears(time.April),
-			monthOfYears(time.July), "months of years from April 1", "months of years from July 1"},
-		"calendar years, then years from April": {"2023-05-10 12:00", "2024-05-10 12:00", year,
-			append(year, serial.WithYearStart(time.April, 1)), "years", "years from April 1"},
-		"Never": {"2024-05-10 12:00", "2025-04-06", options(serial.WithPeriod(serial.Never),
-			serial.WithTemplate("{type}{seq:8}")), nil, "all time", "days"},
+		`"months", but this generator uses "days";`: {"2024-11-03 01:00", "2024-11-03 04:00", // days from 04:00
+			options(month, day), options(serial.WithDayStart(4*time.Hour), day)},
+		`"months of years from April 1", but this generator uses "months of years from July 1";`: {"2023-05-10 12:00",
+			"2024-05-10 12:00", monthOfYears(time.April), monthOfYears(time.July)},
+		`"years", but this generator uses "years from April 1";`: {"2023-05-10 12:00", "2024-05-10 12:00", year,
+			append(year, serial.WithYearStart(time.April, 1))},
+		`"all time", but this generator uses "days";`: {"2024-05-10 12:00", "2025-04-06", never, nil},
+		`"days", but this generator uses "all time";`: {"2024-05-10 12:00", "2024-05-11", nil, never},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := newClockSeries(t)
-			s.ClockTTL(false) // so that the record does not expire
-			first, next := s.generator(test.first...), s.generator(test.next...)
-			refused := func() {
-				t.Helper()
-				before := s.Dump()
-				s.requireConflicts(next, fmt.Sprintf(" uses the calendar %q, but this generator uses %q;", test.theirs,
-					test.ours), "begin a new series with another type, or with another key prefix and another literal in the "+
-					"template")
-				require.Equal(t, before, s.Dump())
-			}
-			s.at(test.at)
-			require.NoError(t, errOf(first.NextN(t.Context(), "IS", 3)))
-			once, err := first.NextOnce(t.Context(), "IS", "answered")
-			require.NoError(t, err)
-			refused()
-			require.NoError(t, first.Prepare(t.Context(), "IS"))
-			s.at(test.then)
-			refused()
-			again, err := next.NextOnce(t.Context(), "IS", "answered")
-			require.NoError(t, err)
-			require.True(t, once.Equal(again))
-			require.Equal(t, once.Date.Format(time.DateOnly), again.Date.Format(time.DateOnly))
-			require.NoError(t, errOf(next.Next(t.Context(), "IS2")), "a new type is a new series")
-		})
+		s := newClockSeries(t)
+		s.ClockTTL(false) // so that the record does not expire
+		first, next := s.generator(test.first...), s.generator(test.next...)
+		refused := func() {
+			t.Helper()
+			before := s.Dump()
+			s.requireConflicts(next, " uses the calendar "+says, "begin a new series with another type, or with another key "+
+				"prefix and another literal in the template")
+			require.Equal(t, before, s.Dump())
+		}
+		s.at(test.at)
+		require.NoError(t, errOf(first.NextN(t.Context(), "IS", 3)))
+		once := must(first.NextOnce(t.Context(), "IS", "answered"))
+		refused()
+		require.NoError(t, first.Prepare(t.Context(), "IS"))
+		s.at(test.then)
+		refused()
+		again := must(next.NextOnce(t.Context(), "IS", "answered"))
+		require.True(t, once.Equal(again))
+		require.Equal(t, once.Date.Format(time.DateOnly), again.Date.Format(time.DateOnly))
+		require.NoError(t, errOf(next.Next(t.Context(), "IS2")), "a new type is a new series")
 	}
 }
 
 // requireConflicts requires that every call of a generator fails with ErrConflict, and that its error contains says.
 func (s *clockSeries) requireConflicts(gen *serial.Generator, says ...string) {
 	s.t.Helper()
-	for call, err := range map[string]error{
-		"Next":     errOf(gen.Next(s.t.Context(), "IS")),
-		"NextOnce": errOf(gen.NextOnce(s.t.Context(), "IS", "new")),
-		"Peek":     errOf(gen.Peek(s.t.Context(), "IS")),
-		"History":  errOf(gen.History(s.t.Context(), "IS", 2)),
-		"Raise":    gen.Raise(s.t.Context(), "IS", 9),
-		"Takeover": gen.Takeover(s.t.Context(), "IS", 9),
-		"Prepare":  gen.Prepare(s.t.Context(), "IS"),
-		"Audit":    errOf(gen.Audit(s.t.Context(), "IS", serial.At(time.Now()), used())),
-	} {
+	calls := callsOf(s.t.Context(), gen, "IS")
+	calls["Audit"] = errOf(gen.Audit(s.t.Context(), "IS", serial.At(time.Now()), used()))
+	for call, err := range calls {
 		require.ErrorIs(s.t, err, serial.ErrConflict, call)
 		for _, part := range says {
 			require.ErrorContains(s.t, err, part, call)
@@ -278,36 +233,33 @@ func TestPrintsOfAPeriod(t *testing.T) {
 		"rotated": {serial.WithTemplate(plain), serial.WithHiddenSequence([]byte("another's secret"))},
 	}
 	for name, opts := range prints {
-		t.Run(name, func(t *testing.T) {
-			s := newClockSeries(t)
-			s.at("2021-10-24 12:30")
-			gen := s.generator(opts...)
-			once, err := textOf(gen.NextOnce(t.Context(), "IS", "request"))
-			require.NoError(t, err)
-			before := s.Dump()
-			var other *serial.Generator
-			for foreign, opts := range prints {
-				if foreign == name {
-					continue
-				}
-				other = s.generator(opts...)
-				s.requireConflicts(other, "use the old template and key until 2021-10-24 has ended, then switch all processes "+
-					"to the new ones")
-				ledger := s.generator(append(opts, ledgerIf(true, 5)...)...)
-				require.ErrorIs(t, errOf(ledger.Next(t.Context(), "IS")), serial.ErrConflict)
-				again, err := textOf(other.NextOnce(t.Context(), "IS", "request"))
-				if name == "hidden" || name == "rotated" {
-					require.ErrorIs(t, err, serial.ErrConflict, foreign)
-				} else {
-					requireResult(t, once, foreign)(again, err)
-				}
+		s := newClockSeries(t)
+		s.at("2021-10-24 12:30")
+		gen := s.generator(opts...)
+		once := must(gen.NextOnce(t.Context(), "IS", "answered")).String()
+		before := s.Dump()
+		var other *serial.Generator
+		for foreign, opts := range prints {
+			if foreign == name {
+				continue
 			}
-			require.Equal(t, before, s.Dump())
+			other = s.generator(opts...)
+			s.requireConflicts(other, "use the old template and key until 2021-10-24 has ended, then switch all processes "+
+				"to the new ones")
+			ledger := s.generator(append(opts, ledgerIf(true, 5)...)...)
+			require.ErrorIs(t, errOf(ledger.Next(t.Context(), "IS")), serial.ErrConflict)
+			again, err := textOf(other.NextOnce(t.Context(), "IS", "answered"))
+			if name == "hidden" || name == "rotated" {
+				require.ErrorIs(t, err, serial.ErrConflict, foreign)
+			} else {
+				requireResult(t, once, foreign)(again, err)
+			}
+		}
+		require.Equal(t, before, s.Dump())
 
-			require.NoError(t, gen.Prepare(t.Context(), "IS"), "a prepared period has no print yet")
-			s.at("2021-10-25 00:30")
-			require.NoError(t, errOf(other.Next(t.Context(), "IS")))
-			require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrConflict)
-		})
+		require.NoError(t, gen.Prepare(t.Context(), "IS"), "a prepared period has no print yet")
+		s.at("2021-10-25 00:30")
+		require.NoError(t, errOf(other.Next(t.Context(), "IS")))
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrConflict)
 	}
 }
