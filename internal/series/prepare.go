@@ -84,7 +84,7 @@ func (c *asker) newPrepare(current *Target, floor *int64, compared bool) (*reque
 	}
 	r := &request{options: &options{Next: &next{Period: bounds(upcoming.Label, upcoming.Start, upcoming.End),
 		Expires: upcoming.expires.(int64), Base: base, HasFloor: s.Floor != nil, Compared: compared}}}
-	if floor != nil {
+	if floor != nil { // the request may be repeated, because it issues no number
 		r.options.Grant = &grant{Floor: floor}
 	}
 	r.keys = []any{s.counter(c.typ, upcoming.Label)}

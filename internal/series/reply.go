@@ -42,9 +42,9 @@ type Reply struct {
 	Last     int64     `json:"last,string"` // last sequence issued in the period, or -1 if it is unknown
 	Count    int       `json:"count"`       // number of sequences issued, which may be smaller than requested
 	Found              // state of the period, set for missing and Lost
-	Opened   bool      `json:"-"`           // whether a grant opened the period or raised its counter
-	From     int64     `json:"from,string"` // with Opened: sequence before the skipped ones, or -1 if the counter was lost
-	Upto     int64     `json:"upto,string"` // with Opened: last sequence that was skipped, or 0 if none was
+	Opened   bool      `json:"-"`           // whether the grant was used, if the request had one
+	From     int64     `json:"from,string"` // grants only: sequence before the skipped ones, or -1 if the counter was lost
+	Upto     int64     `json:"upto,string"` // grants only: last sequence that was skipped, or 0 if none was
 	Seconds  int64     `json:"seconds"`     // time by the server's clock
 	Micros   int64     `json:"micros"`
 	Now      time.Time `json:"-"` // time of Seconds and Micros, or zero if the reply does not contain them

@@ -102,7 +102,7 @@ func TestOrderOfFiles(t *testing.T) {
 			}
 		}
 	}
-	require.LessOrEqual(t, against, 4)
+	require.LessOrEqual(t, against, 3, "docs/design.md names the exceptions")
 }
 
 // coreFolders are the folders of the core: the root, and the packages inside that are not for tests.
@@ -119,7 +119,7 @@ func coreFolders(t *testing.T) (folders []string) {
 	return folders
 }
 
-// The core is small: lines of code, files, functions and methods have the limits that docs/design.md has.
+// The core is small: lines of code, files, functions and methods have limits.
 func TestSize(t *testing.T) {
 	lua := func(name string) int {
 		text, err := os.ReadFile(root + "internal/series/lua/" + name + ".lua")

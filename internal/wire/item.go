@@ -53,8 +53,8 @@ type Merge struct {
 	At   int64
 }
 
-// A Repeat determines after which temporary failures an item is sent again. An item is never sent again after all of
-// its callers have left.
+// A Repeat determines after which temporary failures an item is sent again. The later constants are for commands that
+// must not run twice. An item is never sent again after all of its callers have left.
 type Repeat int
 
 const (
