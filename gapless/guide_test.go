@@ -26,6 +26,39 @@ func dateOf(ctx context.Context, tx gapless.Tx, query string) (serial.When, erro
 	return serial.OnDateOf(date), err
 }
 
+// newNumbers returns a generator of invoice numbers, and creates its table.
+func newNumbers(ctx context.Context, db *sql.DB) (*gapless.Generator, error) {
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
+		serial.WithTemplate("{type}-{date:yyyy}-{seq:6}"))
+	if err != nil {
+		return nil, err
+	}
+	numbers, err := gapless.New(gapless.PostgreSQL, scheme)
+	if err != nil {
+		return nil, err
+	}
+	return numbers, numbers.CreateTable(ctx, db) // changes nothing if the table exists
+}
+
+// placeInvoice stores an invoice with the next number, such as INV-2026-000001.
+func placeInvoice(ctx context.Context, db *sql.DB, numbers *gapless.Generator, total int64) (number serial.Number,
+	err error) {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return number, err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	// Do everything else first, because other callers that need an INV number wait from Next until Commit.
+	if number, err = numbers.Next(ctx, tx, "INV"); err != nil {
+		return number, err
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO invoices (number, total) VALUES ($1, $2)", number, total)
+	if err != nil {
+		return number, err
+	}
+	return number, tx.Commit()
+}
+
 // closeBooks closes the books of INV up to a day, and records who did it and why.
 func closeBooks(ctx context.Context, db *sql.DB, numbers *gapless.Generator, until serial.When, who, why string) error {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // without effect on SQLite
@@ -125,6 +158,21 @@ func TestNumberExistsAlready(t *testing.T) {
 		require.True(t, report.Clean())
 		require.EqualValues(t, 5, report.Count)
 	})
+}
+
+// placeInvoice in the guide must store each invoice with the next number, and take no number if the row is refused.
+func TestPlaceInvoice(t *testing.T) {
+	requireInGuide(t, "// newNumbers ")
+	db := postgreSQL(t).open(t)
+	execSQL(t, db, "CREATE TABLE invoices (number text NOT NULL UNIQUE, total bigint NOT NULL CHECK (total > 0))")
+	g, err := newNumbers(t.Context(), db)
+	require.NoError(t, err)
+	for _, total := range []int64{1250, 0, 99} {
+		number, err := placeInvoice(t.Context(), db, g, total)
+		require.Equal(t, total == 0, err != nil)
+		require.Equal(t, map[int64]int64{1250: 1, 0: 2, 99: 2}[total], number.Seq)
+	}
+	require.Len(t, column(t, db, "SELECT number FROM invoices"), 2)
 }
 
 // closeBooks in the guide must record a closing if and only if it closes the periods.

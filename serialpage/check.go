@@ -95,8 +95,8 @@ func (c *checks) state(key string) (*check, *checked) {
 	return c.running[key], c.ended[key]
 }
 
-// check starts a check of all periods of a series in the background, and redirects the client to the page of the
-// series.
+// check starts a check of all periods of a series in the background, and redirects the client to the list from which
+// the form was sent.
 func (h *handler) check(w http.ResponseWriter, r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
 		return badRequest("The form could not be read.")
@@ -107,6 +107,10 @@ func (h *handler) check(w http.ResponseWriter, r *http.Request) error {
 	}
 	if s.Stored == nil {
 		return notFound("This series is not checked here.")
+	}
+	sel, err := readSelection(s, r.PostForm)
+	if err != nil {
+		return err
 	}
 	begun, wait := h.checks.begin(s.Key)
 	switch {
@@ -121,7 +125,7 @@ func (h *handler) check(w http.ResponseWriter, r *http.Request) error {
 			h.runCheck(ctx, r, s, begun)
 		}()
 	}
-	w.Header().Set("Location", seriesLink(s).Href)
+	w.Header().Set("Location", sel.address("series"))
 	w.WriteHeader(http.StatusSeeOther)
 	return nil
 }
@@ -178,18 +182,22 @@ func (h *handler) reports(ctx context.Context, s *Series, c *check) (none serial
 // A checkView is the data for the part of a page that shows the progress and the results of checks of all periods.
 type checkView struct {
 	checked
-	Key     string
-	Running bool
-	Began   time.Time
-	Read    int64 // count of the stored numbers that have been read
+	Key      string
+	From, To string // dates of the selection, as typed
+	Wrong    bool   // whether the selection has only periods with discrepancies or without a valid check
+	List     string // address of the list with the same selection
+	Running  bool
+	Began    time.Time
+	Read     int64 // count of the stored numbers that have been read
 }
 
 // checkView returns the checkView of a series, or nil if the series has no Stored.
-func (h *handler) checkView(s *Series) *checkView {
+func (h *handler) checkView(sel selection) *checkView {
+	s := sel.series
 	if s.Stored == nil {
 		return nil
 	}
-	v := &checkView{Key: s.Key}
+	v := &checkView{Key: s.Key, From: sel.from, To: sel.to, Wrong: sel.wrong, List: sel.address("series")}
 	running, ended := h.checks.state(s.Key)
 	if running != nil {
 		v.Running, v.Began, v.Read = true, running.began.In(s.zone()), running.read.Load()

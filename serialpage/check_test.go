@@ -14,9 +14,9 @@ import (
 
 const unchecked = `<span class="quiet">not checked</span>`
 
-// Every reader must see the progress of a check. The check continues after its request, and is stopped when the context
-// of the service is canceled. It then has no result, and the result of an earlier check still counts. At most two
-// checks run at the same time.
+// Every reader must see the progress of a check, and returns to the list with the chosen dates. The check continues
+// after its request, and is stopped when the context of the service is canceled. It then has no result, and the result
+// of an earlier check still counts. At most two checks run at the same time.
 func TestCheckProgress(t *testing.T) {
 	visit(t, keep, func(t *testing.T, s *site) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -46,7 +46,9 @@ func TestCheckProgress(t *testing.T) {
 
 		hang = true
 		s.startCheck("IS", 303)
-		s.startCheck("IS", 303) // the check is running
+		_, list := s.startCheck("IS&from=2021-10-23&show=discrepancies", 303) // the check is running
+		require.Equal(t, "/numbers/series?from=2021-10-23&key=IS&show=discrepancies", list)
+		require.Contains(t, s.get(200, list), `"series?from=2021-10-23&amp;key=IS&amp;show=discrepancies">Show progress`)
 		s.startCheck("B", 303)
 		synctest.Wait()
 		page, _ = s.startCheck("C", 503)
@@ -95,6 +97,7 @@ func TestCheckRefused(t *testing.T) {
 		page, _ := s.startCheck("IS", 403, "Origin", "https://evil.example")
 		require.Contains(t, page, "from a page of another site")
 		s.startCheck("other", 404)
+		s.startCheck("IS&from=x", 400)
 		s.series[0].Stored = nil
 		s.startCheck("IS", 404)
 		require.NotContains(t, s.get(200, seriesPage), "Check all periods")

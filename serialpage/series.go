@@ -94,6 +94,7 @@ func (sel selection) address(page string, more ...string) string {
 type listing struct {
 	shown        []serial.Number
 	newer, older bool // whether there are newer or older periods on other pages
+	covered      bool // whether any kept period is between the dates of the selection
 	cut          bool // whether there may be older periods that the history does not contain
 }
 
@@ -101,6 +102,7 @@ type listing struct {
 func (h *handler) list(ctx context.Context, sel selection) (l listing, err error) {
 	_, err = sel.series.kept(ctx, func(kept []serial.Number) bool {
 		l = sel.part(h.filter(sel, kept))
+		l.covered = slices.ContainsFunc(kept, func(n serial.Number) bool { return sel.covers(n.Start) })
 		l.cut = len(kept) == maxHistory
 		return l.older // even older periods would not change the page
 	})
@@ -163,6 +165,7 @@ type seriesView struct {
 	Chart        chart
 	At           time.Time
 	Wrong        bool   // whether only periods with discrepancies or without a valid check are shown
+	Covered      bool   // whether any kept period is between From and To, even if it is not shown
 	All, Some    string // addresses of the pages with Wrong false and true; "" if the series has no Stored
 	From, To     string // first and last day, as typed
 	Newer, Older string // addresses of the adjacent pages; "" if there is no such page
@@ -217,7 +220,8 @@ func (h *handler) seriesView(ctx context.Context, sel selection) (*seriesView, e
 	}
 	first, _ := s.Source.scheme().Limits()
 	v := &seriesView{Series: s, Zone: zoneName(s.zone()), Limits: limitsText(s), At: time.Now().In(s.zone()),
-		From: sel.from, To: sel.to, Wrong: sel.wrong, Cut: l.cut && !l.older, Max: maxHistory, Check: h.checkView(s)}
+		From: sel.from, To: sel.to, Wrong: sel.wrong, Covered: l.covered, Cut: l.cut && !l.older, Max: maxHistory,
+		Check: h.checkView(sel)}
 	for _, n := range l.shown {
 		v.Rows = append(v.Rows, h.periodRow(s, n, first, closed))
 	}

@@ -97,7 +97,7 @@ func TestPagesOfPeriods(t *testing.T) {
 }
 
 // A page shows all periods, or only those that have discrepancies or were not checked. A result must count for one day
-// only.
+// only. If there are no periods to show, the page must give the reason.
 func TestUncheckedPeriods(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const some = "&show=discrepancies"
@@ -133,9 +133,23 @@ func TestUncheckedPeriods(t *testing.T) {
 		s.lists(newest(50, noon), some)
 
 		s.issue(0, noon)
-		require.Contains(t, s.get(200, seriesPage+some), "All periods have been checked, and have no discrepancies.")
-		require.Contains(t, s.get(200, seriesPage), "No number was issued, or the data of all periods has been deleted.")
+		const none = "No number was issued, or the data of all periods has been deleted."
+		require.Contains(t, s.get(200, seriesPage+some), none)
+		require.Contains(t, s.get(200, seriesPage), none)
 		s.issue(1, noon)
+		s.stored = nil
+		for seq := int64(1); seq <= 3; seq++ {
+			s.stored = append(s.stored, printed(t, s.counter.rules, "IS", noon, seq))
+		}
+		s.check("IS")
+		require.Contains(t, s.get(200, seriesPage+some),
+			"All periods that are kept have been checked, and have no discrepancies.")
+		for dates, says := range map[string]string{
+			"&from=2021-10-01": "All of these periods that are kept have been checked",
+			"&to=2021-10-01":   "No number was issued in these periods",
+		} {
+			require.Contains(t, s.get(200, seriesPage+some+dates), says)
+		}
 		s.series[0].Stored = nil
 		s.lists(newest(1, noon), some)
 		require.NotContains(t, s.get(200, seriesPage+some), "show=discrepancies", "without Stored")
@@ -161,6 +175,7 @@ func TestPeriodsFromTo(t *testing.T) {
 		page := s.get(200, seriesPage+since)
 		require.NotContains(t, page, "signature", "without all periods, there are no totals")
 		require.Contains(t, page, `<a href="series?from=2021-08-01&amp;key=IS&amp;pages=one">`)
+		require.Contains(t, page, `name="from" value="2021-08-01"><button>Check all periods`)
 		newer, older := s.lists(all, since+"&pages=one")
 		require.Empty(t, newer+older)
 		require.Contains(t, pageText(s.get(200, seriesPage+since+"&pages=one")),

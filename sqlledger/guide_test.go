@@ -47,11 +47,34 @@ func voidOrder(ctx context.Context, register *sqlledger.Register, tx *sql.Tx, n 
 	})
 }
 
-// auditOrders audits the orders of a period with the explanations of the register.
-func auditOrders(ctx context.Context, gen *serial.Generator, register *sqlledger.Register, start time.Time,
-	stored iter.Seq2[string, error]) (serial.Report, error) {
-	return gen.Audit(ctx, "IS", serial.At(start), stored,
+// auditOrders audits the orders of a day with the explanations of the register.
+func auditOrders(ctx context.Context, gen *serial.Generator, register *sqlledger.Register, db *sql.DB,
+	day serial.When) (serial.Report, error) {
+	_, start, _ := gen.Scheme().Period(day)
+	return gen.Audit(ctx, "IS", day, stored(ctx, db),
 		serial.WithExplanations(register.Explanations(ctx, "serial:IS", start)))
+}
+
+// stored yields the numbers of all orders.
+func stored(ctx context.Context, db *sql.DB) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		rows, err := db.QueryContext(ctx, "SELECT number FROM orders")
+		if err != nil {
+			yield("", err)
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var number string
+			err := rows.Scan(&number)
+			if !yield(number, err) || err != nil {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield("", err)
+		}
+	}
 }
 
 // printReport prints the results of an audit.
@@ -81,7 +104,7 @@ func TestRegisterGuide(t *testing.T) {
 			shown++
 		}
 	}
-	require.Equal(t, 9, shown)
+	require.Equal(t, 10, shown)
 
 	d := postgres(t)
 	db := d.open(t, nil)
@@ -109,18 +132,7 @@ func TestRegisterGuide(t *testing.T) {
 	require.NoError(t, voidOrder(t.Context(), register, tx, second, "ordered twice", "Ada"))
 	require.NoError(t, tx.Commit())
 
-	stored := func(yield func(string, error) bool) {
-		rows, err := db.QueryContext(t.Context(), "SELECT number FROM orders")
-		require.NoError(t, err)
-		defer func() { require.NoError(t, rows.Close()) }()
-		for rows.Next() {
-			var number string
-			if err := rows.Scan(&number); !yield(number, err) {
-				return
-			}
-		}
-	}
-	report, err := auditOrders(t.Context(), gen, register, second.Start, stored)
+	report, err := auditOrders(t.Context(), gen, register, db, serial.At(second.Start))
 	require.NoError(t, err)
 	require.True(t, report.Clean())
 	var printed strings.Builder

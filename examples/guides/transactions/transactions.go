@@ -7,7 +7,10 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/sqlledger"
 )
 
 func placeSQL(ctx context.Context, gen *serial.Generator, db *sql.DB, customer string) (string, error) {
@@ -29,6 +32,10 @@ func placeSQL(ctx context.Context, gen *serial.Generator, db *sql.DB, customer s
 
 // placeOnce stores the order of a request that may be repeated. It returns the same number each time.
 func placeOnce(ctx context.Context, gen *serial.Generator, db *sql.DB, request, customer string) (string, error) {
+	stored, err := findOrder(ctx, db, request, customer)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return stored, err
+	}
 	number, err := gen.NextOnce(ctx, "IS", request)
 	if err != nil {
 		return "", err
@@ -38,15 +45,22 @@ func placeOnce(ctx context.Context, gen *serial.Generator, db *sql.DB, request, 
 	if err != nil {
 		return "", err
 	}
-	var stored, orderedBy string // in the new row, or in that of an earlier attempt
+	// If another request has stored its order with this number, nothing was inserted, and the error is sql.ErrNoRows. That
+	// number was typed by hand, or Redis has lost data.
+	return findOrder(ctx, db, request, customer)
+}
+
+// findOrder returns the number of the order that a request has stored. If there is none, the error is sql.ErrNoRows.
+func findOrder(ctx context.Context, db *sql.DB, request, customer string) (number string, err error) {
+	var orderedBy string
 	row := db.QueryRowContext(ctx, "SELECT number, customer FROM orders WHERE request = $1", request)
-	if err := row.Scan(&stored, &orderedBy); err != nil {
-		return "", err // sql.ErrNoRows means that another row has the number, which was therefore made up
+	if err := row.Scan(&number, &orderedBy); err != nil {
+		return "", err
 	}
 	if orderedBy != customer {
 		return "", errors.New("the request ID was used for another order") // HTTP 422
 	}
-	return stored, nil
+	return number, nil
 }
 
 // LastStored returns a floor, which queries the last sequence of a type and day in a table, or 0 if there is none. On
@@ -58,4 +72,22 @@ func LastStored(db *sql.DB) serial.Option {
 		err = row.Scan(&last)
 		return last, err
 	})
+}
+
+// newGenerator returns a generator with a ledger in PostgreSQL. The program has to import the driver:
+// _ "github.com/jackc/pgx/v5/stdlib".
+func newGenerator(ctx context.Context, rdb redis.UniversalClient, dsn string) (*serial.Generator, error) {
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(2)
+	ledger, err := sqlledger.New(db, sqlledger.PostgreSQL)
+	if err != nil {
+		return nil, err
+	}
+	if err := ledger.CreateTable(ctx); err != nil { // changes nothing if the table exists
+		return nil, err
+	}
+	return serial.New(rdb, serial.WithLocation(time.UTC), serial.WithLedger(ledger, 100))
 }

@@ -1,6 +1,7 @@
 package transactions
 
 import (
+	"database/sql"
 	"testing"
 	"time"
 
@@ -27,9 +28,29 @@ func TestPlace(t *testing.T) {
 	again, err := placeOnce(t.Context(), gen, db, "request", "Ada")
 	require.NoError(t, err)
 	require.Equal(t, second, again)
+	last, err := gen.Peek(t.Context(), "IS")
+	require.NoError(t, err)
+	require.Zero(t, last.Seq, "the repeated request took no number")
 	_, err = placeOnce(t.Context(), gen, db, "request", "Bob")
 	require.ErrorContains(t, err, "used for another order")
 	var stored string
 	require.NoError(t, db.QueryRow("SELECT string_agg(number, ' ' ORDER BY number) FROM orders").Scan(&stored))
 	require.Equal(t, first+" "+second, stored)
+
+	_, err = db.Exec("INSERT INTO orders VALUES ('IS202110270001', 'typed', 'Eve')")
+	require.NoError(t, err)
+	_, err = placeOnce(t.Context(), gen, db, "another request", "Ada")
+	require.ErrorIs(t, err, sql.ErrNoRows)
+}
+
+// The ledger must have reserved the numbers before they are issued.
+func TestLedger(t *testing.T) {
+	db, dsn := exampletest.PostgreSQL(t)
+	gen, err := newGenerator(t.Context(), serialtest.NewRedis(t, time.Now()).Client(), dsn)
+	require.NoError(t, err)
+	_, err = gen.Next(t.Context(), "IS")
+	require.NoError(t, err)
+	var last int64
+	require.NoError(t, db.QueryRow("SELECT max(last) FROM serial_ledger").Scan(&last))
+	require.EqualValues(t, 100, last)
 }
