@@ -140,7 +140,7 @@ func TestLinks(t *testing.T) {
 // must contain words of the question, and the last link must lead to the section with the answer.
 func TestTenQuestions(t *testing.T) {
 	for clicks, answer := range map[string]string{ // texts of links
-		"":                          "`INCR` alone never returns a number twice.", // Why not just INCR?
+		"":                          "`INCR` alone never returns a number twice", // Why not just INCR?
 		"What if Redis loses data?": "all keys; the process does not remember",
 		"When does the day change, and in which time zone?":                        "at midnight in the zone of",
 		"How do I make the client, for Sentinel, Cluster or TLS?":                  "redis.NewFailoverClient(",
