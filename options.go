@@ -211,9 +211,9 @@ func WithOnceFor(d time.Duration) Option {
 }
 
 // WithReplicas makes every call wait until n replicas have confirmed its numbers, but not longer than the timeout. If n
-// is the number of replicas that can be promoted, a failover loses none of these numbers. The confirmation is requested
-// with WAIT, in the same round trip. If too few replicas confirm, the call fails with [ErrNotReplicated], and its
-// numbers are a gap.
+// is the number of all replicas, a failover loses none of these numbers. With a smaller n, the replicas that confirm
+// may not include the one that is promoted. The confirmation is requested with WAIT, in the same round trip. If too few
+// replicas confirm, the call fails with [ErrNotReplicated], and its numbers are a gap.
 //
 // n must be 0 to 1,000. The default is 0, which waits for no replica. timeout must be at least 1 ms, a multiple of 1
 // ms, at most half of the client's read timeout, and at most 2.5 s. The client must be a *redis.Client or a
