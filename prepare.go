@@ -38,7 +38,7 @@ func (g *Generator) Prepare(ctx context.Context, typ string) error {
 	return g.finish(ctx, c, typ, err)
 }
 
-// prepare opens the current period, unless it is exhausted, and the next one.
+// prepare opens the current period and the next one. If the current one is exhausted, it opens only the next one.
 func (g *Generator) prepare(ctx context.Context, c *series.Call) (err error) {
 	defer c.End(&err)
 	for tried := false; ; tried = true {

@@ -32,7 +32,7 @@ import (
 // and repeat the transaction.
 //
 // Every other error wraps the driver's error, and also matches the error of ctx if ctx has ended. After such an error,
-// you must roll tx back, because a number may have been taken, and would become a gap.
+// you must roll tx back. Otherwise, if a number was taken, it becomes a gap.
 func (g *Generator) Next(ctx context.Context, tx Tx, typ string) (serial.Number, error) {
 	return single(g.next(ctx, tx, typ, nil, 1))
 }

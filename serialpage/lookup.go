@@ -69,7 +69,7 @@ func (s *Series) parseTyped(typed, label string) (text string, r parsedNumber) {
 	return text, r
 }
 
-// unreadable returns the problem for a number that matches no series.
+// unreadable returns the error page for a text that is a number of no series.
 func unreadable(text string, mistyped, impossible bool) error {
 	p := &problem{status: http.StatusNotFound, title: "Number not found", number: text,
 		text: "is not a number of these series. Enter the complete number, as it is printed."}

@@ -71,7 +71,7 @@ func Check(name string) error {
 // split makes the same replacements as NFKC for the two letters that are allowed although NFKC changes them.
 var split = strings.NewReplacer("\u0e33", "\u0e4d\u0e32", "\u0eb3", "\u0ecd\u0eb2")
 
-// needsUnicode reports whether r is not an ASCII character allowed in a name: a letter, a digit, - . / or _.
+// needsUnicode reports whether r needs a look at the tables of Unicode. An ASCII letter, a digit, and - . / _ do not.
 func needsUnicode(r rune) bool {
 	lower := r | 0x20
 	return (lower < 'a' || lower > 'z') && (r < '-' || r > '9') && r != '_'

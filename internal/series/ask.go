@@ -188,8 +188,8 @@ func (c *asker) outcome(r *request, position int, err error) Outcome {
 	return Outcome{Err: c.refuse(r)}
 }
 
-// checkSkew returns an error if the server's clock differs from this host's by more than MaxSkew, so that no period may
-// be opened. r is a request whose reply has the server's time.
+// checkSkew returns an error if the server's clock differs from this host's by more than MaxSkew. In that case, no period
+// may be opened. The reply to r must contain the server's time.
 func (c *asker) checkSkew(r *request) error {
 	skew, p := c.series.MaxSkew, &r.reply
 	if skew < 0 || !p.Now.Before(p.Sent.Add(-skew)) && !p.Now.After(p.Received.Add(skew)) {

@@ -49,7 +49,7 @@ func (c *Call) Lock(ctx context.Context, locks Locks, out Outcome) Outcome {
 	return next
 }
 
-// afterLock returns the outcome of an attempt to get the lock. The error err is its result.
+// afterLock returns the outcome of an attempt to get the lock that returned err.
 func afterLock(err error) Outcome {
 	switch {
 	case err == nil:

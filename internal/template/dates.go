@@ -176,7 +176,7 @@ func (d *Dates) SpanAt(at time.Time) (calendar.Span, error) {
 }
 
 // CheckPeriod returns an error if no date of a period can be printed. The years that can be printed are consecutive, so
-// it is enough to check the first and the last date. In the period of Never, years in between can always be printed.
+// it is enough to check the first and the last date. The period of Never contains years that every template can print.
 func (d *Dates) CheckPeriod(p *calendar.Period) error {
 	err := d.checkYear(p.Wall)
 	if err == nil || !d.Vary {

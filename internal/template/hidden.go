@@ -54,6 +54,6 @@ func (t *Template) PrintMark() string {
 		text += "hidden:" + t.Fingerprint
 	}
 	sum := sha256.Sum256([]byte(text))
-	// 12 characters keep the fields of most records within 64 bytes, which Redis stores compactly.
+	// With 12 characters, the fields of most records have at most 64 bytes, and Redis stores such fields compactly.
 	return hex.EncodeToString(sum[:6])
 }

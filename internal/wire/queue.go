@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// This file contains the queue of a server. The number of pipelines in flight is limited. Below the limit, an item is
+// This file contains the queue of the items that wait to be sent to a server. The number of pipelines in flight is limited. Below the limit, an item is
 // sent immediately. Otherwise it waits in the queue, where callers with the same Merge share an item. When a pipeline
 // returns, the next pipeline takes as many waiting items as possible. So pipelines become longer as the load grows.
 

@@ -30,7 +30,7 @@ func placeSQL(ctx context.Context, gen *serial.Generator, db *sql.DB, customer s
 	return number, tx.Commit()
 }
 
-// placeOnce stores the order of a request that may be repeated. It returns the same number each time.
+// placeOnce stores the order from a request. If the request is repeated, it returns the same number again.
 func placeOnce(ctx context.Context, gen *serial.Generator, db *sql.DB, request, customer string) (string, error) {
 	stored, err := findOrder(ctx, db, request, customer)
 	if !errors.Is(err, sql.ErrNoRows) {

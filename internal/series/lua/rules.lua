@@ -71,7 +71,7 @@ local now = time[1] + 0
 local ms = now * 1000 + math.floor(time[2] / 1000)
 local operator = purpose == 'raise' or purpose == 'takeover'
 
--- reply returns a JSON object with a status, a text (which may be nil), and the fields of more.
+-- reply returns a JSON object with a status, a text (which may be nil), and the fields of the table more.
 local function reply(status, text, more)
   local fields = more or {}
   fields.status, fields.text, fields.seconds, fields.micros = status, text, now, time[2] + 0

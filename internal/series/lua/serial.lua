@@ -97,8 +97,8 @@ local options = json and cjson.decode(ARGV[8])
   or {all = string.find(ARGV[8] or '', 'a', 1, true), far = string.find(ARGV[8] or '', 'f', 1, true)}
 local purpose, grant, once = options.purpose, options.grant, options.once
 
--- The stored answer has the form 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY'. PERIOD is the period of the number, in the
--- form of release 0.5.0. The printed date and the template are quoted as in Go. With WithSharedCounter, they are
+-- The stored answer has the form 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY'. PERIOD is the period of the number. Its form is
+-- still that of release 0.5.0. The printed date and the template are quoted as in Go. With WithSharedCounter, they are
 -- followed by the quoted type. KEY is the fingerprint of the key that hides the sequence, or "plain" if it is not
 -- hidden.
 if once and not time.err then
