@@ -242,6 +242,15 @@ func TestManyExplanations(t *testing.T) {
 		s.register.all = s.register.all[:1000]
 		s.forget()
 		require.NotContains(t, s.get(200, today), cut)
+
+		// A report lists only the first thousand ranges, so later ones may have replaced explanations, too.
+		s.use(2100, s.counter.rules)
+		s.register.all = nil
+		for seq := int64(1); seq <= 2020; seq += 2 {
+			s.register.add(serial.Explanation{First: seq, Reason: "void", By: "Ada"})
+		}
+		s.forget()
+		require.Contains(t, s.get(200, today), cut)
 	})
 }
 
