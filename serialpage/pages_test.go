@@ -165,6 +165,7 @@ func TestSeriesPage(t *testing.T) {
 		g.read(200, seriesPage+"&show=discrepancies&from=2021-10-20&to=2021-10-31")
 		g.read(200, "/numbers/")
 
+		time.Sleep(time.Millisecond) // otherwise the explanation may have the time of the check
 		g.counter.all[0].Seq = 4
 		g.audits.explained(periodKey{"IS", midnight.AddDate(0, 0, -2).Unix()})
 		g.read(200, seriesPage)

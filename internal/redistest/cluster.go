@@ -1,7 +1,6 @@
 package redistest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -188,9 +187,10 @@ func (c *Cluster) MoveSlot(t testing.TB, slot int, pause time.Duration) {
 
 // owns reports whether the server considers itself the master of a slot.
 func (s *Server) owns(slot int) bool {
-	client := redis.NewClient(s.Options())
-	defer func() { _ = client.Close() }()
-	return slices.ContainsFunc(client.ClusterSlots(context.Background()).Val(), func(r redis.ClusterSlot) bool {
-		return r.Start <= slot && slot <= r.End && r.Nodes[0].Addr == s.Addr()
+	ranges, _ := s.Do("CLUSTER", "SLOTS").Slice()
+	return slices.ContainsFunc(ranges, func(r any) bool {
+		fields := r.([]any) // first and last slot, and the master: its host, port and ID
+		port := fields[2].([]any)[1]
+		return fields[0].(int64) <= int64(slot) && int64(slot) <= fields[1].(int64) && fmt.Sprint(port) == fmt.Sprint(s.port)
 	})
 }

@@ -75,7 +75,9 @@ func parse(text, words string) (*scheme, error) {
 		case word == "shared":
 			counter = "*"
 		case strings.Contains(word, "/"):
-			c.Location, err = time.LoadLocation(word)
+			if c.Location, err = time.LoadLocation(word); err != nil {
+				return nil, err
+			}
 		default:
 			at, err := time.Parse("01-02", word)
 			if err != nil {
