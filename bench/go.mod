@@ -6,7 +6,7 @@ replace github.com/dailyserial/serial => ../
 
 require (
 	github.com/ceyewan/genesis v1.0.0-rc.2
-	github.com/dailyserial/serial v0.5.0
+	github.com/dailyserial/serial v0.6.0
 	github.com/redis/go-redis/v9 v9.23.0
 	mosn.io/layotto/components v0.0.0-20230712052228-c940b7f1367d
 )

@@ -11,10 +11,10 @@ replace (
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/dailyserial/serial v0.5.0
-	github.com/dailyserial/serial/gapless v0.5.0
-	github.com/dailyserial/serial/serialpage v0.5.0
-	github.com/dailyserial/serial/sqlledger v0.5.0
+	github.com/dailyserial/serial v0.6.0
+	github.com/dailyserial/serial/gapless v0.6.0
+	github.com/dailyserial/serial/serialpage v0.6.0
+	github.com/dailyserial/serial/sqlledger v0.6.0
 	github.com/gin-gonic/gin v1.12.0
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/jackc/pgx/v5 v5.12.0

@@ -5,7 +5,7 @@ go 1.26.0
 replace github.com/dailyserial/serial => ../
 
 require (
-	github.com/dailyserial/serial v0.5.0
+	github.com/dailyserial/serial v0.6.0
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/jmoiron/sqlx v1.4.0

@@ -6,7 +6,7 @@ replace github.com/dailyserial/serial => ../
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/dailyserial/serial v0.5.0
+	github.com/dailyserial/serial v0.6.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.40.0

@@ -11,8 +11,8 @@ require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
-	github.com/dailyserial/serial v0.5.0
-	github.com/dailyserial/serial/gapless v0.5.0
+	github.com/dailyserial/serial v0.6.0
+	github.com/dailyserial/serial/gapless v0.6.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
 	modernc.org/sqlite v1.60.0
