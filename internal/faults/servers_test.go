@@ -3,57 +3,60 @@
 package faults
 
 import (
-	"context"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// An env is the servers of a run, and everything else that faults act on.
+// An env is the servers and the workers of a run, and everything else that faults act on. Only its test's goroutine uses
+// it.
 type env struct {
 	t *testing.T
 	setting
-	journal *journal
-	workers *workers
+	random    *rand.Rand
+	journal   *journal
+	processes []*process // the workers, by number
 
-	master, replica *redistest.Server // where there is one pair, in their current roles
-	proxy           *proxy
-	sentinel        *redistest.Sentinel
-	cluster         *redistest.Cluster
-	evicted         int64 // keys, each of which may have cost its type a block
+	pairs    []*pair
+	proxy    *proxy // where there is one server, or a pair without sentinels
+	sentinel *redistest.Sentinel
+	cluster  *redistest.Cluster
 
-	// Of the current step:
-	random *rand.Rand
-	hold   time.Duration
+	// Of the current fault:
+	*pair // the one that the fault strikes
+	hold  time.Duration
+	spent int64 // blocks that each type may have lost
 }
 
-// newEnv starts the servers of a run. Durable ones keep acknowledged writes over a restart.
-func newEnv(t *testing.T, s setting, durable bool, midnightIn time.Duration) *env {
-	e := &env{t: t}
+// A pair is servers in their current roles. The replica is nil if there is none.
+type pair struct{ master, replica *redistest.Server }
+
+// newEnv starts the servers and the workers of a run. Durable servers keep acknowledged writes over a restart.
+func newEnv(t *testing.T, s setting, durable bool, midnightIn time.Duration, workers int) *env {
+	e := &env{t: t, random: rand.New(rand.NewPCG(s.Seed, 0))}
 	midnight := time.Now().UTC().Add(midnightIn)
 	s.Zone = int(midnight.Round(24 * time.Hour).Sub(midnight).Seconds())
 	var args []string
 	if durable {
 		args = []string{"--appendonly", "yes", "--appendfsync", "always"}
 	}
+	var only pair
 	switch s.Topology {
 	case "server":
-		e.master = redistest.Start(t, args...)
+		only.master = redistest.Start(t, args...)
 	case "solo": // in cluster mode, behind clients for a single server
-		e.master = redistest.StartSolo(t, args...)
+		only.master = redistest.StartSolo(t, args...)
 	case "pair": // behind an address that a promotion moves
-		e.master = redistest.Start(t, args...)
-		e.replica = redistest.StartReplica(t, e.master, args...)
+		only.master = redistest.Start(t, args...)
+		only.replica = redistest.StartReplica(t, only.master, args...)
 	case "sentinel":
 		e.sentinel = redistest.StartSentinel(t)
 		s.Addrs = e.sentinel.Options().SentinelAddrs
@@ -61,131 +64,37 @@ func newEnv(t *testing.T, s setting, durable bool, midnightIn time.Duration) *en
 		e.cluster = redistest.StartReplicatedCluster(t, args...)
 		s.Addrs = e.cluster.Addrs()
 	}
-	if e.master != nil {
-		e.proxy = startProxy(t, e.master.Addr())
+	if only.master != nil {
+		e.pairs, e.proxy = []*pair{&only}, startProxy(t, only.master)
 		s.Addrs = []string{e.proxy.listener.Addr().String()}
 	}
-	var err error
-	s.scheme, err = serial.NewScheme(s.options()...)
+	scheme, err := serial.NewScheme(s.options()...)
 	require.NoError(t, err)
-	e.setting, e.journal = s, newJournal(s)
+	e.setting, e.journal = s, newJournal(scheme)
+	for range workers {
+		e.start()
+	}
 	return e
 }
 
-// client returns a client of the masters that does not go through the proxy. It is closed at the end of the test.
-func (e *env) client() redis.UniversalClient {
-	s := e.setting
-	if e.proxy != nil {
-		s.Addrs = []string{e.master.Addr()}
-	}
-	client := s.client()
-	e.t.Cleanup(func() { _ = client.Close() })
-	return client
-}
-
-// findRoles finds the current master and replica of a Sentinel.
-func (e *env) findRoles() {
+// findPairs finds the current roles of servers that may fail over by themselves, and returns the masters' replication
+// IDs. Every promotion changes one.
+func (e *env) findPairs() (ids string) {
 	if e.sentinel != nil {
-		e.master, e.replica = e.sentinel.Roles(e.t)
+		master, replica := e.sentinel.Roles(e.t)
+		e.pairs = []*pair{{master, replica}}
 	}
-}
-
-// masters returns the servers that have the numbers now.
-func (e *env) masters() []*redistest.Server {
-	if e.cluster == nil {
-		return []*redistest.Server{e.master}
-	}
-	masters := slices.Clone(e.cluster.Servers)
-	for i := range masters {
-		masters[i], _ = e.cluster.Pair(e.t, i)
-	}
-	return masters
-}
-
-// pair returns a master and its replica; in a cluster, a random pair.
-func (e *env) pair() (master, replica *redistest.Server) {
 	if e.cluster != nil {
-		return e.cluster.Pair(e.t, e.random.IntN(3))
+		e.pairs = make([]*pair, len(e.cluster.Servers))
+		for i := range e.pairs {
+			master, replica := e.cluster.Pair(e.t, i)
+			e.pairs[i] = &pair{master, replica}
+		}
 	}
-	return e.master, e.replica
-}
-
-// toMasters sends a command to all masters, and toServers to replicas too.
-func (e *env) toMasters(args ...any) { e.toEach(e.masters(), args...) }
-
-func (e *env) toServers(args ...any) {
-	servers := []*redistest.Server{e.master, e.replica}
-	if e.cluster != nil {
-		servers = slices.Concat(e.cluster.Servers, e.cluster.Replicas)
-	} else if e.replica == nil {
-		servers = servers[:1]
+	for _, p := range e.pairs {
+		ids += info(p.master, "master_replid") + " "
 	}
-	e.toEach(servers, args...)
-}
-
-// toEach sends a command to servers at once. A command that kills its own connection gets no reply.
-func (e *env) toEach(servers []*redistest.Server, args ...any) {
-	var all sync.WaitGroup
-	for _, s := range servers {
-		all.Go(func() {
-			if err := s.Do(args...).Err(); err != nil && args[0] != "CLIENT" {
-				e.t.Errorf("%v: %v", args, err)
-			}
-		})
-	}
-	all.Wait()
-}
-
-// do sends a command to the master of its key.
-func (e *env) do(args ...any) *redis.Cmd {
-	cmd := e.client().Do(context.Background(), args...)
-	if err := cmd.Err(); err != nil && err != redis.Nil {
-		e.t.Errorf("%v: %v", args, err)
-	}
-	return cmd
-}
-
-func (e *env) anyType() string { return usedTypes[e.random.IntN(len(usedTypes))] }
-
-func recordKey(typ string) string { return "serial:{" + typ + "}" }
-
-// counterKey returns the key of a type's counter today.
-func (e *env) counterKey(typ string) string { return recordKey(typ) + ":" + e.setting.periodOf(now()) }
-
-// promote makes the replica the master, redirects the proxy to it, and makes the old master its replica.
-func (e *env) promote(masterIsDead bool) {
-	require.NoError(e.t, e.replica.ReplicaOf(nil))
-	e.proxy.redirect(dialer(e.replica.Addr()))
-	e.master, e.replica = e.replica, e.master
-	if masterIsDead {
-		e.replica.Restart(e.t)
-	}
-	require.NoError(e.t, e.master.Rejoin())
-	e.follow()
-}
-
-// follow makes the replica a replica of the master.
-func (e *env) follow() {
-	require.NoError(e.t, e.replica.ReplicaOf(e.master))
-	e.master.AwaitReplica(e.t)
-}
-
-// awaitFailover waits until a replica has taken over.
-func (e *env) awaitFailover(from, to *redistest.Server) {
-	if e.sentinel != nil {
-		e.sentinel.AwaitFailover(e.t, from)
-		return
-	}
-	require.Eventually(e.t, to.IsMaster, 30*time.Second, 20*time.Millisecond, "the replica did not take over")
-}
-
-// replicationIDs returns the masters' IDs. Every promotion changes one.
-func (e *env) replicationIDs() (all string) {
-	e.findRoles()
-	for _, m := range e.masters() {
-		all += info(m, "master_replid") + " "
-	}
-	return all
+	return ids
 }
 
 // info returns a field of a server's INFO.
@@ -196,44 +105,59 @@ func info(s *redistest.Server, field string) string {
 	return value
 }
 
+// do sends a command to all masters.
+func (e *env) do(args ...any) {
+	for _, p := range e.pairs {
+		if err := p.master.Do(args...).Err(); err != nil && args[0] != "CLIENT" { // it may kill its own connection
+			e.t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+// promote makes the replica the master, redirects the proxy to it, and makes the old master its replica.
+func (e *env) promote() {
+	require.NoError(e.t, e.replica.ReplicaOf(nil))
+	e.proxy.redirect(dialer(e.replica))
+	e.master, e.replica = e.replica, e.master
+	require.NoError(e.t, e.master.Rejoin())
+	e.follow()
+}
+
+// follow makes the replica a replica of the master.
+func (e *env) follow() {
+	require.NoError(e.t, e.replica.ReplicaOf(e.master))
+	e.master.AwaitReplica(e.t)
+}
+
+// awaitFailover waits until the replica has taken over.
+func (e *env) awaitFailover() {
+	if e.sentinel != nil {
+		e.sentinel.AwaitFailover(e.t, e.master)
+		return
+	}
+	require.Eventually(e.t, e.replica.IsMaster, 30*time.Second, 20*time.Millisecond, "the replica did not take over")
+}
+
 // A proxy is the network between clients and a server; its address stays when another server takes over.
 type proxy struct {
 	listener net.Listener
 
-	mu      sync.Mutex
-	changed *sync.Cond               // signals changes of the fields below
-	dial    func() (net.Conn, error) // connects to the server
-	mode    mode
-	delay   time.Duration
-	spared  int               // replies that pass before the mode takes effect
-	conns   map[net.Conn]bool // true if replies were dropped: later ones would be mistaken for them
+	mu     sync.Mutex
+	dial   func() (net.Conn, error) // connects to the server
+	delay  time.Duration            // of replies
+	drops  bool                     // replies are dropped
+	spared int                      // replies that pass before that
+	conns  map[net.Conn]bool
 }
 
-type mode int
-
-const (
-	passing   mode = iota
-	slow           // every packet takes longer
-	late           // every reply takes longer
-	dropping       // replies are dropped
-	blackHole      // nothing passes; afterwards requests arrive, however late
-)
-
-func newProxy(dial func() (net.Conn, error)) *proxy {
-	p := &proxy{dial: dial, conns: map[net.Conn]bool{}}
-	p.changed = sync.NewCond(&p.mu)
-	return p
-}
-
-func startProxy(t *testing.T, target string) *proxy {
-	p := newProxy(dialer(target))
+func startProxy(t *testing.T, target *redistest.Server) *proxy {
+	p := &proxy{dial: dialer(target), conns: map[net.Conn]bool{}}
 	var err error
 	p.listener, err = net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		_ = p.listener.Close()
-		p.set(passing, 0)
-		p.reset()
+		p.redirect(p.dial)
 	})
 	go func() {
 		for client, err := p.listener.Accept(); err == nil; client, err = p.listener.Accept() {
@@ -243,25 +167,23 @@ func startProxy(t *testing.T, target string) *proxy {
 	return p
 }
 
-func dialer(target string) func() (net.Conn, error) {
-	return func() (net.Conn, error) { return net.DialTimeout("tcp", target, time.Second) }
+func dialer(target *redistest.Server) func() (net.Conn, error) {
+	return func() (net.Conn, error) { return net.DialTimeout("tcp", target.Addr(), time.Second) }
 }
 
-// set sets the mode.
-func (p *proxy) set(m mode, delay time.Duration) {
+// disturb has replies take longer, or drops them, until heal is called.
+func (p *proxy) disturb(delay time.Duration, drops bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mode, p.delay = m, delay
-	for conn, dropped := range p.conns {
-		if dropped {
-			_ = conn.Close()
-		}
-	}
-	p.changed.Broadcast()
+	p.delay, p.drops = delay, drops
 }
 
-// reset breaks all connections.
-func (p *proxy) reset() { p.redirect(p.dial) }
+// heal has replies pass again, on new connections: on those on which replies were dropped, later ones would be mistaken
+// for them.
+func (p *proxy) heal() {
+	p.disturb(0, false)
+	p.redirect(p.dial)
+}
 
 // redirect breaks all connections, and leads new ones to another server.
 func (p *proxy) redirect(dial func() (net.Conn, error)) {
@@ -285,7 +207,7 @@ func (p *proxy) link(client net.Conn) {
 		_ = client.Close()
 		return
 	}
-	p.conns[client], p.conns[server] = false, false
+	p.conns[client], p.conns[server] = true, true
 	go p.forward(server, client, false)
 	go p.forward(client, server, true)
 }
@@ -301,7 +223,7 @@ func (p *proxy) forward(dst, src net.Conn, replies bool) {
 	buffer := make([]byte, 16<<10)
 	for {
 		n, err := src.Read(buffer)
-		if err == nil && !p.drops(src, replies) {
+		if err == nil && !(replies && p.dropsReply()) {
 			_, err = dst.Write(buffer[:n])
 		}
 		if err != nil {
@@ -310,24 +232,19 @@ func (p *proxy) forward(dst, src net.Conn, replies bool) {
 	}
 }
 
-// drops lets a packet take its time, and reports whether it is dropped.
-func (p *proxy) drops(src net.Conn, reply bool) bool {
+// dropsReply has a reply take its time, and reports whether it is dropped.
+func (p *proxy) dropsReply() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if reply && p.spared > 0 {
+	if p.spared > 0 {
 		p.spared--
-	} else if p.mode == slow || p.mode == late && reply {
-		delay := p.delay
+		return false
+	}
+	arrived := time.Now()
+	for left := p.delay; left > 0; left = p.delay - time.Since(arrived) {
 		p.mu.Unlock()
-		time.Sleep(delay)
+		time.Sleep(left)
 		p.mu.Lock()
 	}
-	for p.mode == blackHole {
-		p.changed.Wait()
-	}
-	if p.mode == dropping && reply {
-		p.conns[src] = true
-		return true
-	}
-	return false
+	return p.drops
 }

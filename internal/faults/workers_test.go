@@ -22,14 +22,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest"
 	core "github.com/dailyserial/serial/internal/series"
 )
 
-// A setting is the configuration of a generator, here or in a worker.
+// A setting is the configuration of a run, and of the generators of its workers.
 type setting struct {
+	Name     string
 	Topology string
 	protection
 	Calendar string // a key of calendars
@@ -37,26 +39,20 @@ type setting struct {
 	Zone     int // seconds east of UTC
 	Worker   int // its number
 	Seed     uint64
-	scheme   *serial.Scheme // of the options
 }
 
 // A protection says what protects the generators' numbers from losses.
 type protection struct {
-	Floor, Ledger bool
-	Replicas      int
+	Ledger   bool
+	Replicas int
 }
 
 // calendars are the calendars by name; most runs use "".
 var calendars = map[string][]serial.Option{
-	"":      {serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:12}")},
-	"weeks": {serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}-{date:GGGG-WW}-{seq:12}")},
-	"quarters": {serial.WithPeriod(serial.PerQuarter), serial.WithYearStart(time.April, 6),
-		serial.WithTemplate("{type}-{date:FFFF-Q}-{seq:12}")},
+	"": {serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:12}")},
 	// The date prints more than the period.
 	"years":    {serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:12}{check:97-10}")},
 	"for ever": {serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:9:base32}")},
-	"hidden": {serial.WithTemplate("{type}-{date:yyyyMMdd-HH}-{seq:12}"),
-		serial.WithHiddenSequence([]byte("sixteen bytes..."))},
 }
 
 const (
@@ -70,47 +66,23 @@ func (s setting) options() []serial.Option {
 	return append([]serial.Option{serial.WithLocation(time.FixedZone("suite", s.Zone))}, calendars[s.Calendar]...)
 }
 
-// period returns the label of an instant's period, and periodOf that of nanoseconds since 1970.
-func (s setting) period(at time.Time) string {
-	label, _, _ := s.scheme.Period(serial.At(at))
+// periodOf returns the label of the period in which an instant is, given in nanoseconds since 1970.
+func periodOf(scheme *serial.Scheme, ns int64) string {
+	label, _, _ := scheme.Period(serial.At(time.Unix(0, ns)))
 	return label
 }
 
-func (s setting) periodOf(ns int64) string { return s.period(time.Unix(0, ns)) }
+// now returns the time by this process's monotonic clock, added to the wall clock at its start: such times are
+// comparable between processes, provided that the host's clock is not set while the suite runs.
+func now() int64 { return started.UnixNano() + int64(time.Since(started)) }
 
-// client returns a client with hooks. In a cluster, the clients of the nodes have the hooks, since every attempt and
-// every pipeline passes them.
-func (s setting) client(hooks ...redis.Hook) redis.UniversalClient {
-	o := redis.UniversalOptions{Addrs: s.Addrs, MasterName: "serial", DialTimeout: time.Second,
-		ReadTimeout: readTimeout, WriteTimeout: time.Second}
-	hooked := func(c *redis.Client) *redis.Client {
-		for _, hook := range hooks {
-			c.AddHook(hook)
-		}
-		return c
-	}
-	switch s.Topology {
-	case "cluster":
-		cluster := o.Cluster()
-		cluster.NewClient = func(o *redis.Options) *redis.Client { return hooked(redis.NewClient(o)) }
-		return redis.NewClusterClient(cluster)
-	case "sentinel":
-		return hooked(redis.NewFailoverClient(o.Failover()))
-	}
-	return hooked(redis.NewClient(o.Simple()))
-}
+var started = time.Now()
 
-// A worker issues numbers until the suite ends it, or is the suite's operator.
+// A worker issues numbers in a process of its own until the suite ends it.
 type worker struct {
 	setting
 	journal *rpc.Client
 	gen     *serial.Generator
-}
-
-// tell sends a message to the journal.
-func (w *worker) tell(m Message) (reply int64, err error) {
-	err = w.journal.Call("Journal.Tell", m, &reply)
-	return reply, err
 }
 
 // Pipes connect a worker and the suite.
@@ -119,120 +91,103 @@ type pipes struct {
 	io.WriteCloser
 }
 
-// newWorker returns a worker, and a function that ends its connections to Redis.
-func newWorker(s setting, connection io.ReadWriteCloser) (w *worker, stop func() error, err error) {
-	w = &worker{setting: s, journal: rpc.NewClient(connection)}
-	client := s.client(redistest.Hook(w.send))
-	opts := append(s.options(), serial.WithHooks(serial.Hooks{
-		Unused: func(_ context.Context, e serial.Explanation) { _, _ = w.tell(Message{Unused: &e}) },
-	}))
-	if s.Floor {
-		opts = append(opts, serial.WithFloor(w.floor))
-	}
-	if s.Ledger {
-		opts = append(opts, serial.WithLedger(w, blockSize))
-	}
-	if n := s.Replicas; n > 0 {
-		opts = append(opts, serial.WithReplicas(n, 500*time.Millisecond))
-	}
-	w.gen, err = serial.New(client, opts...)
-	return w, func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		return errors.Join(w.gen.Flush(ctx), client.Close())
-	}, err
-}
-
-// Reserve implements serial.Ledger. It never returns the error of ctx, because the worker would take this for the end of
-// its own context.
-func (w *worker) Reserve(ctx context.Context, r serial.Reservation) (last int64, err error) {
-	delay, err := w.tell(Message{Delay: true})
-	if err == nil {
-		err = sleep(ctx, time.Duration(delay))
-	}
-	if err == nil {
-		last, err = w.tell(Message{Reserve: &r})
-	}
-	if err == nil {
-		err = sleep(ctx, time.Duration(-delay))
-	}
-	return last, err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return errors.New("the reservation took too long")
-	}
-}
-
-func (w *worker) floor(_ context.Context, typ string, start time.Time) (int64, error) {
-	return w.tell(Message{FloorOf: typ, InPeriod: w.period(start)})
-}
-
 const workerVariable = "SERIAL_FAULTS_WORKER"
 
+// workerMain runs a worker with a setting in JSON.
 func workerMain(config string) error {
-	var s setting
-	err := json.Unmarshal([]byte(config), &s)
+	w := &worker{journal: rpc.NewClient(pipes{os.Stdin, os.Stdout})}
+	err := json.Unmarshal([]byte(config), &w.setting)
 	if err != nil {
 		return err
 	}
-	if s.scheme, err = serial.NewScheme(s.options()...); err != nil {
-		return err
+	o := &redis.UniversalOptions{Addrs: w.Addrs, DialTimeout: time.Second, ReadTimeout: readTimeout,
+		WriteTimeout: time.Second}
+	if w.Topology == "sentinel" {
+		o.MasterName = "serial"
 	}
-	w, stop, err := newWorker(s, pipes{os.Stdin, os.Stdout})
-	if err != nil {
+	client := redis.NewUniversalClient(o)
+	if cluster, ok := client.(*redis.ClusterClient); ok { // every attempt and every pipeline passes the nodes' hooks
+		cluster.OnNewNode(func(c *redis.Client) { c.AddHook(redistest.Hook(w.send)) })
+	} else {
+		client.AddHook(redistest.Hook(w.send))
+	}
+	opts := append(w.options(), serial.WithHooks(serial.Hooks{
+		Unused: func(_ context.Context, e serial.Explanation) { _, _ = w.tell("Unused", e) },
+	}))
+	if w.Ledger {
+		opts = append(opts, serial.WithLedger(w, blockSize))
+	}
+	if w.Replicas > 0 {
+		opts = append(opts, serial.WithReplicas(w.Replicas, 500*time.Millisecond))
+	}
+	if w.gen, err = serial.New(client, opts...); err != nil {
 		return err
 	}
 	var all sync.WaitGroup
 	for i := range uint64(callers) {
-		random := rand.New(rand.NewPCG(s.Seed, i))
+		random := rand.New(rand.NewPCG(w.Seed, i))
 		all.Go(func() {
-			for w.call(random) {
+			for w.step(random) {
 				time.Sleep(2*time.Millisecond + rand.N(10*time.Millisecond))
 			}
 		})
 	}
 	all.Wait()
-	return stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return errors.Join(w.gen.Flush(ctx), client.Close())
+}
+
+// tell calls a method of the journal.
+func (w *worker) tell(method string, what any) (reply int64, err error) {
+	err = w.journal.Call("Journal."+method, what, &reply)
+	return reply, err
+}
+
+// Reserve implements serial.Ledger. It never returns the error of ctx, because the generator would take this for the end
+// of the caller's context.
+func (w *worker) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
+	last := new(int64)
+	select {
+	case call := <-w.journal.Go("Journal.Reserve", r, last, nil).Done:
+		return *last, call.Error
+	case <-ctx.Done():
+		return 0, errors.New("the reservation took too long")
+	}
 }
 
 // usedTypes are in use all the time; other types come and go, so that periods are opened often.
 var usedTypes = []string{"T-00000001", "T-00000002", "T-00000003"}
 
-// call makes a random call, unless the suite has ended. Some have deadlines that are shorter than an opening.
-func (w *worker) call(random *rand.Rand) (goesOn bool) {
+// step makes a random call, unless the suite has ended. Some have deadlines that are shorter than an opening.
+func (w *worker) step(random *rand.Rand) (goesOn bool) {
 	c := Call{Worker: w.Worker, Type: usedTypes[random.IntN(len(usedTypes))], N: 1}
 	if random.IntN(3) == 0 {
 		c.Type = fmt.Sprintf("R-%08d", now()/5e8%1e8)
 	}
-	kind := random.IntN(20)
-	if kind < 4 {
-		c.N = 1 + random.Int64N(maxBatch)
-	}
-	c.Once = kind == 4
 	hurry := 200*time.Microsecond + time.Duration(random.Int64N(2e7))
-	ctx := context.Background()
+	ctx, cancel := context.Background(), func() {}
 	if limit := []time.Duration{0, 0, 2 * time.Second, hurry}[random.IntN(4)]; limit > 0 {
-		limited, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-		ctx = limited
+		ctx, cancel = context.WithTimeout(ctx, limit)
 	}
-	if kind == 19 && w.Calendar != "for ever" && random.IntN(4) == 0 {
+	defer cancel()
+	switch kind := random.IntN(80); {
+	case kind < 16:
+		c.N = 1 + random.Int64N(maxBatch)
+	case kind < 20:
+		c.Once = true
+	case kind == 20 && w.Calendar != "for ever":
 		_ = w.gen.Prepare(ctx, c.Type) // whatever it does, the numbers show it
 		return true
 	}
 	var err error
-	if c.ID, err = w.tell(Message{Begin: &c}); err != nil || c.ID == 0 {
+	if c.ID, err = w.tell("Begin", c); err != nil || c.ID == 0 {
 		return false
 	}
 	c.Start = now()
 	numbers := make([]serial.Number, 1)
 	switch {
-	case kind < 4:
+	case c.N > 1:
 		numbers, err = w.gen.NextN(ctx, c.Type, int(c.N))
 	case c.Once:
 		request := fmt.Sprint(c.ID)
@@ -249,7 +204,7 @@ func (w *worker) call(random *rand.Rand) (goesOn bool) {
 	c.End = now()
 	if err == nil {
 		first, last := numbers[0], numbers[len(numbers)-1]
-		c.Period, c.First, c.Last = w.period(first.Start), first.Seq, last.Seq
+		c.Period, c.First, c.Last = periodOf(w.gen.Scheme(), first.Start.UnixNano()), first.Seq, last.Seq
 		if last.Seq-first.Seq+1 != c.N || !last.Start.Equal(first.Start) {
 			err = fmt.Errorf("%w: %v", errWrong, numbers)
 		}
@@ -257,7 +212,7 @@ func (w *worker) call(random *rand.Rand) (goesOn bool) {
 	if err != nil {
 		c.Failure, c.Text = class(ctx, err), fmt.Sprintf("%s: %v", clock(c.End), err)
 	}
-	_, err = w.tell(Message{End: &c})
+	_, err = w.tell("End", c)
 	return err == nil
 }
 
@@ -265,12 +220,10 @@ var errWrong = errors.New("wrong result")
 
 // class sorts errors by what they mean to the caller.
 func class(ctx context.Context, err error) string {
-	for class, meaning := range map[string]error{
-		"lost": serial.ErrCounterLost, "unreplicated": serial.ErrNotReplicated, "skew": serial.ErrClockSkew,
-		"conflict": serial.ErrConflict, "exhausted": serial.ErrExhausted, "invalid": serial.ErrInvalidType, "wrong": errWrong,
-	} {
+	for _, meaning := range []error{serial.ErrCounterLost, serial.ErrNotReplicated, serial.ErrClockSkew,
+		serial.ErrConflict, serial.ErrExhausted, serial.ErrInvalidType, errWrong} {
 		if errors.Is(err, meaning) {
-			return class
+			return meaning.Error()
 		}
 	}
 	deadline, limited := ctx.Deadline()
@@ -282,12 +235,6 @@ func class(ctx context.Context, err error) string {
 	}
 	return "failed"
 }
-
-// now returns the time by this process's monotonic clock, added to the wall clock at its start: such times are
-// comparable between processes, provided that the host's clock is not set while the suite runs.
-func now() int64 { return started.UnixNano() + int64(time.Since(started)) }
-
-var started = time.Now()
 
 // send sends commands, and reports those that may have taken numbers without a reply. It is a redistest.Hook.
 func (w *worker) send(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
@@ -303,7 +250,7 @@ func (w *worker) send(ctx context.Context, cmds []redis.Cmder, next redis.Proces
 		var refused redis.Error // a script's error proves that it took nothing
 		lost := unconfirmed || err != nil && !errors.As(cmd.Err(), &refused)
 		if n := taken(cmd); n > 0 && lost {
-			_, _ = w.tell(Message{Lost: &Call{Type: typePattern.FindString(fmt.Sprint(cmd.Args()[3])), N: n}})
+			_, _ = w.tell("Lost", Call{Type: typePattern.FindString(fmt.Sprint(cmd.Args()[3])), N: n})
 		}
 	}
 	return err
@@ -324,165 +271,76 @@ func taken(cmd redis.Cmder) (n int64) {
 	return n
 }
 
-// Workers are the processes that issue. One that is killed is replaced by a new one, which remembers nothing.
-type workers struct {
-	t       *testing.T
-	setting setting
-	journal *journal
-
-	mu       sync.Mutex
-	alive    []*process
-	started  int
-	killed   int
-	stopping bool
-	all      sync.WaitGroup
-}
-
-// A process is a worker as seen from outside.
+// A process is a worker as the suite sees it. One that is killed is replaced by a new one, which remembers nothing.
 type process struct {
 	*exec.Cmd
 	number int
-	doomed bool // was killed
+	killed bool
+	ended  chan struct{} // closed once the worker has ended and everything that it has told is in the journal
+	err    error         // the result
 }
 
-func startWorkers(t *testing.T, s setting, j *journal, n int) *workers {
-	w := &workers{t: t, setting: s, journal: j}
-	t.Cleanup(func() { // if the test failed at once
-		w.end()
-		w.replace()
-		w.all.Wait()
-	})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for range n {
-		w.start()
-	}
-	return w
-}
-
-// start starts a worker, unless all are to end. The caller holds mu.
-func (w *workers) start() {
-	if w.stopping {
-		return
-	}
-	w.started++
-	own := w.setting
-	own.Worker, own.Seed = w.started, own.Seed+uint64(w.started)
-	config, _ := json.Marshal(own)
-	p := &process{Cmd: exec.Command(os.Args[0]), number: w.started}
+// start starts a worker.
+func (e *env) start() {
+	s := e.setting
+	s.Worker = len(e.processes) + 1
+	s.Seed += uint64(s.Worker)
+	config, err := json.Marshal(s)
+	require.NoError(e.t, err)
+	p := &process{Cmd: exec.Command(os.Args[0]), number: s.Worker, ended: make(chan struct{})}
 	// A race ends the worker at once. In its own process group, it does not stay suspended if this one dies.
 	p.Env = append(os.Environ(), workerVariable+"="+string(config), "GORACE=halt_on_error=1")
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.Stderr = os.Stderr
 	stdout, err1 := p.StdoutPipe()
 	stdin, err2 := p.StdinPipe()
-	if err := errors.Join(err1, err2, p.Start()); err != nil {
-		w.t.Errorf("worker: %v", err)
-		return
-	}
-	w.alive = append(w.alive, p)
-	w.all.Go(func() {
-		w.journal.server.ServeConn(pipes{stdout, stdin}) // until the worker has ended
-		err := p.Wait()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.remove(p)
-		killed := p.doomed && p.ProcessState.ExitCode() == -1 // by a signal
-		if killed {
-			w.killed++
-		} else if err != nil || !w.stopping {
-			w.t.Errorf("worker %d: %v", p.number, err)
-		}
-		w.journal.set(func() { w.journal.dead[p.number] = killed })
+	require.NoError(e.t, errors.Join(err1, err2, p.Start()))
+	e.processes = append(e.processes, p)
+	go func() {
+		defer close(p.ended)
+		e.journal.server.ServeConn(pipes{stdout, stdin}) // until the worker has ended
+		p.err = p.Wait()
+	}()
+	e.t.Cleanup(func() { // if the test failed at once
+		_ = p.Process.Kill()
+		<-p.ended
 	})
 }
 
-// strike lets something happen to a worker.
-func (w *workers) strike(s step) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.alive) == 0 {
-		return
+// alive returns the workers that were not killed.
+func (e *env) alive() []*process {
+	return slices.DeleteFunc(slices.Clone(e.processes), func(p *process) bool { return p.killed })
+}
+
+// replace kills workers, and starts as many. Each may lose the block that it was reserving, and not have reported another
+// one.
+func (e *env) replace(workers ...*process) {
+	for _, p := range workers {
+		p.killed = true
+		e.journal.set(func() { e.journal.dead[p.number] = true })
+		_ = p.Process.Kill()
+		e.spent += 2
+		e.start()
 	}
-	switch p := w.alive[s.which%len(w.alive)]; s.worker {
-	case killed:
-		w.kill(p)
-	case suspended:
-		if p.Process.Signal(syscall.SIGSTOP) == nil {
-			w.disturb(s.pause)
-			time.AfterFunc(s.pause, func() { _ = p.Process.Signal(syscall.SIGCONT) })
-		}
-	}
-}
-
-// kill kills a worker, and starts another one. The caller holds mu.
-func (w *workers) kill(p *process) {
-	p.doomed = true
-	_ = p.Process.Kill()
-	w.remove(p)
-	w.disturb(0)
-	w.start()
-}
-
-// disturb notes that a worker was just killed or suspended, with any reservation that it was making.
-func (w *workers) disturb(pause time.Duration) {
-	w.journal.mayLoseBlocks(now()-int64(time.Second), now()+int64(pause+time.Second), 1)
-}
-
-func (w *workers) remove(p *process) {
-	w.alive = slices.DeleteFunc(w.alive, func(other *process) bool { return other == p })
-}
-
-// replace replaces all workers.
-func (w *workers) replace() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, p := range slices.Clone(w.alive) {
-		w.kill(p)
-	}
-}
-
-// waiting returns the workers and types without a successful call that began after since.
-func (w *workers) waiting(since int64) (missing []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.alive) == 0 {
-		return []string{"no worker is alive"}
-	}
-	w.journal.set(func() {
-		for _, p := range w.alive {
-			for _, typ := range usedTypes {
-				if w.journal.latest[fmt.Sprint(p.number, typ)] < since {
-					missing = append(missing, fmt.Sprintf("worker %d %s", p.number, typ))
-				}
-			}
-		}
-	})
-	return missing
-}
-
-// end tells all workers to end.
-func (w *workers) end() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stopping = true
-	w.journal.set(func() { w.journal.stopping = true })
 }
 
 // stop has all workers end, and returns when they have reported everything.
-func (w *workers) stop() {
-	w.end()
-	overdue := time.AfterFunc(45*time.Second, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for _, p := range w.alive {
-			w.t.Errorf("worker %d did not end", p.number)
+func (e *env) stop() {
+	e.journal.set(func() { e.journal.stopping = true })
+	overdue, cancel := context.WithTimeout(context.Background(), 45*time.Second)
+	defer cancel()
+	for _, p := range e.processes {
+		select {
+		case <-p.ended:
+		case <-overdue.Done():
+			e.t.Errorf("worker %d did not end", p.number)
 			_ = p.Process.Signal(syscall.SIGQUIT)
-			_ = p.Process.Signal(syscall.SIGCONT) // a suspended process does not notice
+			<-p.ended
 		}
-	})
-	w.all.Wait()
-	overdue.Stop()
+		if p.err != nil && !(p.killed && p.ProcessState.ExitCode() == -1) { // by a signal
+			e.t.Errorf("worker %d: %v", p.number, p.err)
+		}
+	}
 }
 
 func TestMain(m *testing.M) {
