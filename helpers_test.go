@@ -281,8 +281,6 @@ func stepOf(cmd redis.Cmder) string {
 	return "take"
 }
 
-func isOpen(cmd redis.Cmder) bool { return stepOf(cmd) == "open" }
-
 // A backend is a Redis on which the behaviour suite runs.
 type backend struct {
 	client func(t *testing.T) redis.UniversalClient
@@ -341,10 +339,42 @@ func (s *series) next(gen *serial.Generator, want int) {
 	requireResult(s.t, fmt.Sprintf("IS%s%04d", s.day, want))(gen.Next(s.t.Context(), "IS"))
 }
 
-// outcomes are the errors in steps of series.play.
+// outcomes are the errors in the steps of play and of steps.
 var outcomes = map[string]error{
-	"exhausted": serial.ErrExhausted, "lost": serial.ErrCounterLost, "conflict": serial.ErrConflict,
-	"unconfirmed": serial.ErrNotReplicated,
+	"exhausted": serial.ErrExhausted, "lost": serial.ErrCounterLost, "conflict": serial.ErrConflict, "boom": errBoom,
+	"skew": serial.ErrClockSkew, "unconfirmed": serial.ErrNotReplicated, "reserved": inner.ErrReserved,
+}
+
+// perform makes the call of a step. The argument is a number of numbers, a sequence or the ID of a request. It returns
+// the last number.
+func perform(t testing.TB, gen *serial.Generator, call, typ, argument string) (n serial.Number, err error) {
+	t.Helper()
+	seq, _ := strconv.ParseInt(argument, 10, 64)
+	switch ctx := t.Context(); call {
+	case "next":
+		n, err = gen.NextNumber(ctx, typ)
+	case "take":
+		var all []serial.Number
+		if all, err = gen.NextN(ctx, typ, int(seq)); err == nil {
+			n = all[len(all)-1]
+			require.Equal(t, n.Seq-seq+1, all[0].Seq)
+		}
+	case "once":
+		n, err = gen.NextOnce(ctx, typ, argument)
+	case "peek":
+		n, err = gen.Peek(ctx, typ)
+	case "raise":
+		err = gen.Raise(ctx, typ, seq)
+	case "takeover":
+		err = gen.Takeover(ctx, typ, seq)
+	case "takeover-keeping":
+		err = gen.TakeoverKeepingLedger(ctx, typ, seq)
+	case "prepare":
+		err = gen.Prepare(ctx, typ)
+	default:
+		require.Fail(t, "unknown step", call)
+	}
+	return n, err
 }
 
 // play runs steps such as "next 1; other.raise 7; next PO 1; del counter; next lost". A step is one of s.does, or it
@@ -363,43 +393,22 @@ func (s *series) play(steps string) {
 		if name, rest, named := strings.Cut(call, "."); named {
 			gen, call = s.gens[name], rest
 		}
-		typ, args := "IS", words[1:]
-		if len(args) > 0 && strings.ToUpper(args[0]) == args[0] && strings.ToLower(args[0]) != args[0] {
+		typ, args := "IS", append(words[1:], "")
+		if strings.ToUpper(args[0]) == args[0] && strings.ToLower(args[0]) != args[0] {
 			typ, args = args[0], args[1:]
-		}
-		seq := int64(0) // argument of most calls
-		if len(args) > 0 {
-			seq, _ = strconv.ParseInt(args[0], 10, 64)
 		}
 		before := s.rdb.Get(ctx, s.counter).Val()
 		var n serial.Number
 		var err error
-		switch call {
-		case "next":
-			n, err = gen.NextNumber(ctx, typ)
-		case "take":
-			var all []serial.Number
-			if all, err = gen.NextN(ctx, typ, int(seq)); err == nil {
-				n = all[len(all)-1]
-				require.Equal(s.t, n.Seq-seq+1, all[0].Seq, step)
-			}
-		case "once":
-			n, err = gen.NextOnce(ctx, typ, args[0])
-		case "peek":
-			n, err = gen.Peek(ctx, typ)
-		case "raise":
-			err = gen.Raise(ctx, typ, seq)
-		case "takeover":
-			err = gen.Takeover(ctx, typ, seq)
-		case "prepare":
-			err = gen.Prepare(ctx, typ)
-		case "del":
-			err = s.rdb.Del(ctx, args...).Err()
-		case "set":
+		switch do := s.does[call]; {
+		case do != nil:
+			do()
+		case call == "del":
+			err = s.rdb.Del(ctx, words[1:]...).Err()
+		case call == "set":
 			err = s.rdb.Set(ctx, args[0], args[1], time.Hour).Err()
 		default:
-			require.Contains(s.t, s.does, call, step)
-			s.does[call]()
+			n, err = perform(s.t, gen, call, typ, args[0])
 		}
 		want := words[len(words)-1]
 		if outcome := outcomes[want]; outcome != nil {
@@ -483,27 +492,13 @@ type spyLedger struct {
 	serialtest.Ledger
 	mu    sync.Mutex
 	asked []serial.Reservation
-	first func(serial.Reservation) error // runs before each reservation, if not nil
 }
 
 func (l *spyLedger) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
 	l.mu.Lock()
 	l.asked = append(l.asked, r)
-	first := l.first
 	l.mu.Unlock()
-	if first != nil {
-		if err := first(r); err != nil {
-			return 0, err
-		}
-		ctx = context.WithoutCancel(ctx) // a database may notice too late that its caller has left
-	}
 	return l.Ledger.Reserve(ctx, r)
-}
-
-func (l *spyLedger) before(first func(serial.Reservation) error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.first = first
 }
 
 func (l *spyLedger) reservations() []serial.Reservation {

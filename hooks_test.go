@@ -3,6 +3,7 @@ package serial_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -141,10 +142,11 @@ func TestHooks(t *testing.T) {
 	})
 }
 
-// Counters are lost. The hook Lost must report whether the call repaired the counter, whether a later call may repair
-// it, or whether an operator must. LogHooks must log only the last case as an error.
+// Redis has passed midnight, and the counter of its new day is lost. The hook Lost must report whether the call repaired
+// the counter, whether a later call may repair it, or whether an operator must. LogHooks must log only the last case as
+// an error.
 func TestHooksOfLosses(t *testing.T) {
-	none, ledger := serial.WithRetention(1), serial.WithLedger(new(serialtest.Ledger), 10)
+	none, ledger := serial.WithMaxSkew(-1), serial.WithLedger(new(serialtest.Ledger), 10)
 	broken := serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return 0, errBoom })
 	logs := map[string]string{"repaired true, pending false": `WARN msg="serial: counter repaired"`,
 		"repaired false, pending true":  `WARN msg="serial: counter lost"`,
@@ -156,7 +158,9 @@ func TestHooksOfLosses(t *testing.T) {
 	}{
 		{none, "gen next = lost", "repaired false, pending false"},
 		{none, "gen prepare = lost", "repaired false, pending false"},
-		{none, "audit", "repaired false, pending false"}, {none, "gen raise 3", "repaired true, pending false"},
+		{none, "audit today", "repaired false, pending false"},
+		{none, "audit yesterday", "repaired false, pending false"},
+		{none, "gen raise 3", "repaired true, pending false"},
 		{fixedFloor(3), "gen next", "repaired true, pending false"},
 		{fixedFloor(3), "gen peek = lost", "repaired false, pending true"},
 		{broken, "gen next = boom", "repaired false, pending true"},
@@ -165,37 +169,24 @@ func TestHooksOfLosses(t *testing.T) {
 	} {
 		inBubble(t, func(t *testing.T, m *simulation) {
 			var heard, logged lines
-			require.NoError(t, errOf(newGenerator(t, m.Client(), serial.WithLocation(time.UTC)).Next(t.Context(), "IS")))
-			m.Del("serial:{IS}:20000101")
-			gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), row.option,
-				serial.WithHooks(serial.Hooks{Lost: heard.hooks().Lost}), serial.WithHooks(serial.LogHooks(logged.logger())))
-			steps(t, map[string]*serial.Generator{"gen": gen}, map[string]func(string){"audit": func(string) {
-				err := errOf(gen.Audit(t.Context(), "IS", serial.At(time.Now()), unread(t)))
-				require.ErrorIs(t, err, serial.ErrCounterLost)
+			hooks := serial.LogHooks(logged.logger())
+			hooks.ClockCorrected = nil
+			opts := options(serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithRetention(1))
+			require.NoError(t, errOf(newGenerator(t, m.Client(), opts...).Next(t.Context(), "IS")))
+			m.SetTime(time.Now().AddDate(0, 0, 1))
+			require.NoError(t, errOf(newGenerator(t, m.Client(), opts...).Next(t.Context(), "IS")))
+			m.Del("serial:{IS}:20000102")
+			gen := newGenerator(t, m.Client(), append(opts, row.option, serial.WithHooks(hooks),
+				serial.WithHooks(serial.Hooks{Lost: heard.hooks().Lost}))...)
+			steps(t, map[string]*serial.Generator{"gen": gen}, map[string]func(string){"audit": func(day string) {
+				at := map[string]serial.When{"yesterday": serial.On(2000, 1, 1), "today": serial.On(2000, 1, 2)}[day]
+				err := errOf(gen.Audit(t.Context(), "IS", at, used()))
+				require.Equal(t, day == "today", errors.Is(err, serial.ErrCounterLost), err)
 			}}, row.script)
-			require.Equal(t, []string{`<nil>: lost IS 20000101: "", ` + row.want}, heard.take())
-			require.Equal(t, "level="+logs[row.want]+" type=IS start=2000-01-01T00:00:00.000Z", logged.take()[0])
+			require.Equal(t, `<nil>: lost IS 20000102: "", `+row.want, heard.take()[0])
+			require.Equal(t, "level="+logs[row.want]+" type=IS start=2000-01-02T00:00:00.000Z", logged.take()[0])
 		})
 	}
-}
-
-// Redis has passed midnight, and an audit of yesterday finds that the counter of today is lost. Hooks must not report a
-// repair.
-func TestHooksOfAuditAcrossMidnight(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		var l lines
-		gens, yesterday := [3]*serial.Generator{}, time.Now()
-		for i := range gens {
-			gens[i] = newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithMaxSkew(-1),
-				serial.WithRetention(1), serial.WithHooks(serial.Hooks{Lost: l.hooks().Lost}))
-		}
-		require.NoError(t, errOf(gens[0].Next(t.Context(), "IS")))
-		m.SetTime(yesterday.AddDate(0, 0, 1))
-		require.NoError(t, errOf(gens[1].Next(t.Context(), "IS")))
-		m.Del("serial:{IS}:20000102")
-		require.NoError(t, errOf(gens[2].Audit(t.Context(), "IS", serial.At(yesterday), used())))
-		require.Contains(t, l.take(), `<nil>: lost IS 20000102: "", repaired false, pending false`)
-	})
 }
 
 // A period was opened with a lower start than the generator has. NearlyExhausted must be called once most numbers of
@@ -271,7 +262,6 @@ func TestLogHooksOfClocks(t *testing.T) {
 	var l lines
 	for want, i := range map[string]serial.ClockInfo{
 		`WARN msg="serial: clock differs" offset=1h0m0s before=0s`:               {Offset: time.Hour},
-		`WARN msg="serial: clock corrected" offset=0s before=1h0m0s`:             {Before: time.Hour},
 		`WARN msg="serial: clock differs" offset=-1s before=0s`:                  {Offset: -time.Second},
 		`WARN msg="serial: clock corrected" offset=1ms before=-1s`:               {Offset: 1e6, Before: -time.Second},
 		`INFO msg="serial: clock differs" offset=-999ms before=0s`:               {Offset: -999 * time.Millisecond},
@@ -312,7 +302,6 @@ func TestLogHooksOfFailures(t *testing.T) {
 		{calls, refused, fmt.Sprintf(`ERROR "dial tcp: connect: %v"`, syscall.ECONNREFUSED)},
 		{calls, redisError("NOPERM no permission for the key serial:{IS}"), "ERROR NOPERM"},
 		{calls, redisError("serial:{IS}"), `ERROR "another failure"`}, {calls, redisError("X1 7"), `ERROR "another failure"`},
-		{calls, redis.Nil, `ERROR "another failure"`},
 		{calls, fmt.Errorf("%w of IS failed: %w", inner.ErrFloor, io.EOF), `ERROR "the floor: EOF"`},
 		{calls, fmt.Errorf("%w of IS failed: %w", inner.ErrLedger, serial.ErrConflict),
 			`ERROR "the ledger: serial: conflicting period"`},
