@@ -2,11 +2,8 @@ package serial_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,12 +11,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/calendar"
-	"github.com/dailyserial/serial/internal/redistest"
 )
 
 // A hundred goroutines call Next at the same time, and the counter does not exist yet. They must be issued exactly the
@@ -32,53 +26,44 @@ func TestBarrier(t *testing.T) {
 	require.ElementsMatch(t, numbers("IS", today(loc), 1, 100), got)
 }
 
-// Callers on three generators issue numbers around midnight, in zones where a midnight does not exist, comes twice, or
-// follows a skipped day. Every number must have the day of its call, the numbers of each day must be contiguous from 1,
-// and the keys of a day must expire.
+// Callers on three generators issue numbers around two midnights, of which the first one does not exist. Every number
+// must have the day of its call, the numbers of each day must be contiguous from 1, and the keys of a day must expire.
+// The tests of internal/calendar cover zones, and those of internal/interleave the order of commands around midnight.
 func TestMidnight(t *testing.T) {
-	for _, test := range []string{
-		"UTC 2000-01-01",
-		"America/Havana 2001-03-31", // midnight does not exist on 1 April
-		"America/Havana 2000-10-28", // midnight comes twice on the 29th
-		"Pacific/Apia 2011-12-28",   // the 30th was skipped
-	} {
-		runInBubble(t, test, func(t *testing.T, m *simulation) {
-			zone, day, _ := strings.Cut(test, " ")
-			loc := location(t, zone)
-			time.Sleep(time.Until(must(time.ParseInLocation(time.DateTime, day+" 12:00:00", loc))))
-			var gens [3]*serial.Generator
-			for i := range gens {
-				gens[i] = newGenerator(t, m.Client(), serial.WithLocation(loc))
-			}
-			var j journal
-			days := calendar.Calendar{Location: loc, Unit: calendar.Day}
-			today := days.At(time.Now())
-			labels := []string{today.Label}
-			for range 2 {
-				midnight := time.Unix(today.End, 0)
-				time.Sleep(time.Until(midnight) - time.Second)
-				barrier(t, 9, func(i int) (string, error) {
-					for time.Since(midnight) < time.Second {
-						require.Less(t, must(j.next(t.Context(), gens[i%3], "IS")), time.Second)
-						time.Sleep(rand.N(300 * time.Millisecond))
-					}
-					return "", nil
-				})
-				m.requireExpiries()
-				today = days.At(time.Now())
-				labels = append(labels, today.Label)
-				require.Equal(t, []string{"serial:{IS}", "serial:{IS}:" + today.Label}, m.Keys(), "the past day is gone")
-			}
-			issued := j.check(t, loc)
-			require.Equal(t, labels, slices.Sorted(maps.Keys(issued)))
-			for day, seqs := range issued {
-				require.Greater(t, len(seqs), 9)
-				require.Equal(t, upTo(len(seqs)), seqs, "%s", day)
-			}
-			time.Sleep(9 * 24 * time.Hour)
-			require.Empty(t, m.Keys())
-		})
-	}
+	inBubble(t, func(t *testing.T, m *simulation) {
+		loc := location(t, "America/Havana")
+		time.Sleep(time.Until(time.Date(2001, time.March, 31, 12, 0, 0, 0, loc)))
+		var gens [3]*serial.Generator
+		for i := range gens {
+			gens[i] = newGenerator(t, m.Client(), serial.WithLocation(loc))
+		}
+		var issued lines
+		for range 2 {
+			_, _, midnight := gens[0].Scheme().Period(serial.At(time.Now()))
+			time.Sleep(time.Until(midnight) - time.Second)
+			barrier(t, 9, func(i int) (string, error) {
+				for time.Since(midnight) < time.Second {
+					before := today(loc)
+					n := must(gens[i%3].NextNumber(t.Context(), "IS"))
+					require.Contains(t, []string{before, today(loc)}, n.Date.Format("20060102"))
+					issued.add("%s", n)
+					time.Sleep(rand.N(300 * time.Millisecond))
+				}
+				return "", nil
+			})
+			m.requireExpiries()
+			require.Equal(t, []string{"serial:{IS}", "serial:{IS}:" + today(loc)}, m.Keys(), "the past day is gone")
+		}
+		got, want := issued.take(), []string(nil)
+		for _, day := range []string{"20010331", "20010401", "20010402"} {
+			count := strings.Count(strings.Join(got, " "), "IS"+day)
+			require.Greater(t, count, 9)
+			want = append(want, numbers("IS", day, 1, count)...)
+		}
+		require.ElementsMatch(t, want, got)
+		time.Sleep(9 * 24 * time.Hour)
+		require.Empty(t, m.Keys())
+	})
 }
 
 // upTo returns the numbers 1 to n.
@@ -93,6 +78,7 @@ func upTo(n int) (all []int64) {
 func TestFloorIsAskedOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var asked atomic.Int64
+		began := time.Now()
 		floor := serial.WithFloor(func(context.Context, string, time.Time) (int64, error) {
 			asked.Add(1)
 			time.Sleep(6 * time.Second)
@@ -102,72 +88,48 @@ func TestFloorIsAskedOnce(t *testing.T) {
 		for i := range gens {
 			gens[i] = newGenerator(t, m.Client(), serial.WithLocation(time.UTC), floor)
 		}
-		var j journal
-		barrier(t, 20, func(i int) (string, error) {
-			took, err := j.next(t.Context(), gens[i%3], "IS")
-			require.Less(t, took, 7*time.Second)
-			return "", err
-		})
+		got := barrier(t, 20, func(i int) (string, error) { return gens[i%3].Next(t.Context(), "IS") })
+		require.ElementsMatch(t, numbers("IS", "20000101", 11, 30), got)
 		require.EqualValues(t, 1, asked.Load())
-		require.Equal(t, upTo(30)[10:], j.check(t, time.UTC)["20000101"])
+		require.Less(t, time.Since(began), 7*time.Second)
 	})
 }
 
 // The clock of Redis is set back to a time before the current period. Calls must wait if the period begins soon, and
-// fail if it does not. Only Raise must replace a period that lies in the future.
+// fail if it does not, or if the rest of their time is too short. Only Raise must replace a period that lies in the
+// future.
 // Guarantees: clock-back, future-day.
 func TestClockSetBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := map[string]*serial.Generator{"gen": newGenerator(t, m.Client(), serial.WithLocation(time.UTC))}
+		delay := time.Duration(0)
+		slow := around(func(_ redis.Cmder, send func() error) error {
+			time.Sleep(delay)
+			delay = 0
+			return send()
+		})
+		gens := map[string]*serial.Generator{"gen": newGenerator(t, m.Client(), serial.WithLocation(time.UTC)),
+			"slow": newGenerator(t, m.Client(slow), serial.WithLocation(time.UTC))}
 		midnight := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
 		time.Sleep(time.Until(midnight.Add(time.Minute)))
-		steps(t, gen, nil, "gen next = IS200001020001")
+		steps(t, gens, nil, "gen next = IS200001020001, slow next = 2")
+		requireSteps := func(took time.Duration, script string) {
+			t.Helper()
+			before := time.Now()
+			steps(t, gens, nil, script)
+			require.InDelta(t, took, time.Since(before), float64(100*time.Millisecond))
+		}
 
+		m.SetTime(midnight.Add(-4500 * time.Millisecond))
+		delay = 6 * time.Second
+		requireSteps(6*time.Second, "slow next = skew")
 		m.SetTime(midnight.Add(-3 * time.Second))
 		time.AfterFunc(2*time.Second, func() { m.SetTime(midnight.Add(time.Minute)) })
-		before := time.Now()
-		steps(t, gen, nil, "gen next = IS200001020002")
-		require.InDelta(t, 3*time.Second, time.Since(before), float64(100*time.Millisecond))
+		requireSteps(3*time.Second, "gen next = IS200001020003")
 
 		m.SetTime(midnight.Add(-6 * time.Second))
-		before = time.Now()
-		steps(t, gen, nil, "gen next = skew, gen peek = skew")
-		require.Equal(t, before, time.Now())
+		requireSteps(0, "gen next = skew, gen peek = skew")
 		require.Equal(t, []string{"serial:{IS}", "serial:{IS}:20000102"}, m.Keys(), "nothing was opened")
-		steps(t, gen, nil, "gen raise 7, gen next = IS200001010008")
-	})
-}
-
-// While the server is stopped, calls for open and for new types return as soon as their contexts end, or within ten
-// seconds if these never end. The client has one connection and no time limits of its own. Only the long tests wait for
-// ten seconds. TestStalledServerAndManyTypes checks the exact instant.
-// Guarantees: redis-hangs.
-func TestStalledServer(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	opt := server.Options()
-	opt.ReadTimeout, opt.PoolSize = -1, 1
-	gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()))
-	for typ := range 8 {
-		must(gen.Next(t.Context(), fmt.Sprint("T", typ)))
-	}
-	server.Pause()
-
-	canceled, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
-	require.ErrorIs(t, errOf(gen.NextN(canceled, "NEW", 3)), context.Canceled)
-	brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	contexts := [2]context.Context{brief, brief}
-	if redistest.Long() {
-		contexts = [2]context.Context{context.Background(), t.Context()}
-	}
-	barrier(t, 100, func(i int) (string, error) {
-		_, err := gen.Next(contexts[i%2], fmt.Sprint("T", i%16)) // eight of these are new
-		assert.Error(t, err)
-		assert.Equal(t, !redistest.Long(), errors.Is(err, context.DeadlineExceeded))
-		assert.NotErrorIs(t, err, context.Canceled)
-		return "", nil
+		requireSteps(0, "gen raise 7, gen next = IS200001010008")
 	})
 }
 
@@ -191,28 +153,12 @@ func TestStaleConnections(t *testing.T) {
 // this step. Every call must return in time, and send nothing after it has returned.
 // Guarantees: redis-hangs.
 func TestStalledServerAndManyTypes(t *testing.T) {
-	types := 100
-	switch {
-	case testing.Short():
-		types = 20
-	case redistest.Long():
-		types = 500
-	}
-	cluster := func(c *redis.Client) redis.UniversalClient {
-		return redis.NewClusterClient(&redis.ClusterOptions{
-			NewClient: func(*redis.Options) *redis.Client { return c },
-			ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
-				return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:6379"}}}}, nil
-			},
-		})
-	}
+	const types = 100
 	for name, generator := range map[string]func(c *redis.Client) *serial.Generator{ // with the steps, one in each run
 		"an embedded client: take set open": func(c *redis.Client) *serial.Generator {
 			return newGenerator(t, closing(t, struct{ *redis.Client }{c}))
 		},
-		"a client of a Cluster: take": func(c *redis.Client) *serial.Generator {
-			return newGenerator(t, closing(t, cluster(c)))
-		},
+		"a client of a server: take": func(c *redis.Client) *serial.Generator { return newGenerator(t, c) },
 		"a lock server: set": func(c *redis.Client) *serial.Generator {
 			return newGenerator(t, c, serial.WithLockClients(c))
 		},
@@ -252,26 +198,4 @@ func TestStalledServerAndManyTypes(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A slow call would have to wait until the clock of the server catches up. If this takes longer than the rest of its
-// time, the call must fail instead of waiting.
-func TestSlowServerWhoseClockWasSetBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		slow := time.Duration(0)
-		gen := newGenerator(t, m.Client(around(func(cmd redis.Cmder, send func() error) error {
-			time.Sleep(slow)
-			slow = 0
-			return send()
-		})), serial.WithLocation(time.UTC))
-		midnight := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
-		time.Sleep(time.Until(midnight.Add(time.Minute)))
-		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
-		synctest.Wait() // for the release of the lock
-		m.SetTime(midnight.Add(-4500 * time.Millisecond))
-		slow = 6 * time.Second
-		began := time.Now()
-		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
-		require.Equal(t, 6*time.Second, time.Since(began))
-	})
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
@@ -17,18 +16,18 @@ import (
 
 // Types and key prefixes must follow the same rule for names. The tests of internal/name cover the rule.
 func TestTypesAndPrefixes(t *testing.T) {
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
-	gen := newGenerator(t, rdb)
+	gen := parser(t)
 	for _, name := range []string{"A-b_c.d/9", strings.Repeat("x", 64), "入库", "हिन्दी"} {
 		require.Equal(t, name, must(gen.Parse(name+"202110240001")).Type)
-		newGenerator(t, rdb, serial.WithKeyPrefix(name))
+		newScheme(t, serial.WithKeyPrefix(name))
 	}
 	for name, says := range map[string]string{"": "empty; want 1 to 64 bytes", "a\xff": "not valid UTF-8",
 		"a:b": "it contains ':' (U+003A); want letters with their marks, digits and - _ . /"} {
-		_, err := gen.Next(t.Context(), name)
-		require.ErrorContains(t, err, says)
-		require.ErrorIs(t, err, serial.ErrInvalidType, "%q", name)
-		require.ErrorContains(t, errOf(serial.New(rdb, serial.WithKeyPrefix(name))), says)
+		for call, err := range callsOf(t.Context(), gen, name) {
+			require.ErrorIs(t, err, serial.ErrInvalidType, call)
+			require.ErrorContains(t, err, says, call)
+		}
+		require.ErrorContains(t, errOf(serial.NewScheme(serial.WithKeyPrefix(name))), says)
 		require.True(t, name == "" || errors.Is(errOf(gen.Parse(name+"202110240001")), serial.ErrInvalidType), "%q", name)
 	}
 }
@@ -76,29 +75,6 @@ func textOfJSON(value any) (string, error) {
 	return string(text), err
 }
 
-// The date of a number is not known. The number must have no text, and it must differ from the zero Number.
-func TestNumbersWithoutDate(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
-			serial.WithTemplate("{type}{date:yyyyMM}{seq:4}"))
-		issued := must(gen.NextNumber(t.Context(), "IS"))
-		must(gen.NextNumber(t.Context(), "PO"))
-		peeked := must(gen.Peek(t.Context(), "IS"))
-		for _, n := range append(must(gen.History(t.Context(), "IS", 1)), peeked) {
-			const says = " of sequence 1 of IS: its date is not known, because its template prints more than its period; " +
-				"use Type, Start and Seq"
-			require.EqualError(t, errOf(n.MarshalText()), "serial: MarshalText"+says)
-			require.EqualError(t, errOf(n.Value()), "serial: Value"+says)
-			require.ErrorContains(t, errOf(json.Marshal([]serial.Number{n})), says)
-			require.True(t, n.Equal(peeked) && !n.Equal(issued))
-		}
-		must(gen.NextNumber(t.Context(), "IS"))
-		for _, typ := range []string{"IS", "PO"} {
-			require.False(t, must(gen.Peek(t.Context(), typ)).Equal(peeked))
-		}
-	})
-}
-
 // Numbers must be equal if their texts, sequences and periods are equal, however they were made.
 func TestEqual(t *testing.T) {
 	number := func(day int, typ string, seq int64, opts ...serial.Option) serial.Number {
@@ -124,8 +100,11 @@ func TestEqual(t *testing.T) {
 	} {
 		require.False(t, n.Equal(other) || other.Equal(n), name)
 	}
-	require.True(t, serial.Number{}.Equal(serial.Number{}))
-	require.False(t, serial.Number{Type: "IS"}.Equal(serial.Number{}))
+	none := serial.Number{Type: "IS", Start: n.Start, Seq: 7} // its date is not known, so it has no text
+	require.True(t, none.Equal(none) && serial.Number{}.Equal(serial.Number{}))
+	for _, other := range []serial.Number{{}, {Type: "PO", Start: n.Start, Seq: 7}, {Type: "IS", Start: n.Start, Seq: 8}} {
+		require.False(t, none.Equal(other))
+	}
 }
 
 // Any text that Parse accepts must be a number that could have been issued, with exactly this text. Parse must return

@@ -2,8 +2,6 @@ package serial_test
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,21 +24,6 @@ func testOnce(t *testing.T, b backend) {
 			}))
 		}, s.record+":once:b"), redis.TxFailedErr, "the answer is written again, so that replicas can confirm it")
 		requireExpiry(t, s.rdb, s.record+":once:a", time.Now().Add(48*time.Hour))
-	})
-
-	b.run(t, "a request is remembered whatever happens to the day", func(t *testing.T, s *series) {
-		s.gens = map[string]*serial.Generator{"other": s.generator()}
-		s.play("once a 1; raise 9999; once b exhausted; once a 1; del counter; once b lost; once a 1; set counter 5000")
-		s.play("other.once b 5001") // a refused request is not remembered
-	})
-
-	b.run(t, "many at once send the same request", func(t *testing.T, s *series) {
-		gens := []*serial.Generator{s.gen, s.generator()}
-		got := barrier(t, 60, func(i int) (string, error) {
-			return textOf(gens[i%2].NextOnce(t.Context(), "IS", fmt.Sprint(i%3)))
-		})
-		require.ElementsMatch(t, slices.Repeat(numbers("IS", s.day, 1, 3), 20), got)
-		require.Equal(t, "3", s.rdb.Get(t.Context(), s.counter).Val())
 	})
 }
 

@@ -3,7 +3,6 @@ package serial_test
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,9 +17,10 @@ import (
 
 // testPrepare is the part of the behaviour suite for periods that are opened in advance, or kept after their end.
 func testPrepare(t *testing.T, b backend) {
-	// day returns the label of the day n days after today.
-	day := func(s *series, n int) string { return time.Now().In(s.loc).AddDate(0, 0, n).Format("20060102") }
-	later := func(s *series, n int) string { return s.record + ":" + day(s, n) }
+	// later returns the key of the counter of the day n days after today.
+	later := func(s *series, n int) string {
+		return s.record + ":" + time.Now().In(s.loc).AddDate(0, 0, n).Format("20060102")
+	}
 
 	b.run(t, "prepare", func(t *testing.T, s *series) {
 		require.NoError(t, s.gen.Prepare(t.Context(), "IS"))
@@ -37,69 +37,58 @@ func testPrepare(t *testing.T, b backend) {
 		require.Zero(t, s.rdb.Exists(t.Context(), later(s, 2)).Val())
 	}, serial.WithStart(500))
 
-	b.run(t, "a counter that was prepared and lost", func(t *testing.T, s *series) {
-		s.steps(map[string]*serial.Generator{"gen": s.gen, "floored": s.generator(fixedFloor(40))},
-			"gen prepare, redis DEL "+later(s, 1)+", gen prepare = lost, floored prepare")
-		require.Equal(t, "40", s.rdb.Get(t.Context(), later(s, 1)).Val())
-		s.play("set " + later(s, 1) + " five; prepare lost")
-	})
-
-	b.run(t, "a counter unknown to the record, and a full period", func(t *testing.T, s *series) {
-		s.gens = map[string]*serial.Generator{"long": s.generator(serial.WithRetention(30))}
+	b.run(t, "a counter unknown to the record, and a full period; then it is lost", func(t *testing.T, s *series) {
+		s.gens = map[string]*serial.Generator{"long": s.generator(serial.WithRetention(30)),
+			"floored": s.generator(fixedFloor(40))}
 		s.play("set " + later(s, 1) + " 17; raise 9999; long.prepare")
 		require.Equal(t, []any{"9999", "17"}, s.rdb.MGet(t.Context(), s.counter, later(s, 1)).Val())
 		require.Greater(t, s.rdb.PTTL(t.Context(), later(s, 1)).Val(), 30*24*time.Hour)
+		s.play("del " + later(s, 1) + "; prepare lost; set " + later(s, 1) + " five; prepare lost; floored.prepare")
+		require.Equal(t, "40", s.rdb.Get(t.Context(), later(s, 1)).Val())
 	})
 
-	b.run(t, "prepare above the floor", func(t *testing.T, s *series) {
+	b.run(t, "prepare with a floor", func(t *testing.T, s *series) {
 		var asked atomic.Int64
-		floor := serial.WithFloor(func(_ context.Context, typ string, start time.Time) (int64, error) {
+		tomorrow, wrong := int64(50), errBoom
+		floor := serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
 			asked.Add(1)
-			return int64(10 * start.Day()), nil
+			if start.Format("20060102") == s.day {
+				return 40, nil
+			}
+			return tomorrow, wrong
 		})
 		start := serial.WithStart(9000) // it does not count: numbers were used
 		gens := []*serial.Generator{s.generator(floor, start), s.generator(floor, start)}
+		require.ErrorIs(t, gens[0].Prepare(t.Context(), "IS"), errBoom)
+		tomorrow, wrong = 10_000, nil
+		require.ErrorContains(t, gens[0].Prepare(t.Context(), "IS"), "want 0 to 9999")
+		require.Zero(t, s.rdb.Exists(t.Context(), later(s, 1)).Val())
+		tomorrow = 50
+		asked.Store(0)
+		s.play("del counter record")
 		barrier(t, 10, func(i int) (string, error) { return "", gens[i%2].Prepare(t.Context(), "IS") })
-		for n := range 2 {
-			start := time.Now().In(s.loc).AddDate(0, 0, n)
-			require.Equal(t, fmt.Sprint(10*start.Day()), s.rdb.Get(t.Context(), later(s, n)).Val())
-		}
 		require.EqualValues(t, 2, asked.Load(), "one process queries for all, once for each day")
-	})
-
-	b.run(t, "prepare with a floor that fails", func(t *testing.T, s *series) {
-		for says, answer := range map[string]error{"boom": errBoom, "want 0 to 9999": nil} {
-			bad := s.generator(serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
-				if start.Format("20060102") == s.day {
-					return 0, nil
-				}
-				return 10_000, answer
-			}))
-			require.ErrorContains(t, bad.Prepare(t.Context(), "IS"), says)
-			require.Zero(t, s.rdb.Exists(t.Context(), later(s, 1)).Val())
-		}
+		require.Equal(t, []any{"40", "50"}, s.rdb.MGet(t.Context(), s.counter, later(s, 1)).Val())
 	})
 
 	b.run(t, "history", func(t *testing.T, s *series) {
-		requireHistory := func(n int, want ...string) { // each "DAY SEQ"
-			t.Helper()
-			for i, number := range want {
-				ago, seq, _ := strings.Cut(number, " ")
-				want[i] = "IS" + day(s, must(strconv.Atoi(ago))) + seq
+		sequences := func(n int) (all []int64) { // TestHistory has the texts
+			for _, number := range must(s.gen.History(t.Context(), "IS", n)) {
+				all = append(all, number.Seq)
 			}
-			requireResult(t, want)(textsOf(s.gen.History(t.Context(), "IS", n)))
+			return all
 		}
 		for n, content := range map[int]any{-1: 3, -2: "0", -4: 77, -5: "none", -6: 9} {
 			require.NoError(t, s.rdb.Set(t.Context(), later(s, n), content, time.Minute).Err())
 		}
-		requireHistory(6, "-1 0003", "-2 0000", "-4 0077")
+		require.Equal(t, []int64{3, 0, 77}, sequences(6))
 		require.Empty(t, s.keys(), "it opens nothing")
 		s.next(s.gen, 1)
-		requireHistory(1, "0 0001")
-		s.play("del counter")
-		requireHistory(2500, "-1 0003", "-2 0000", "-4 0077", "-6 0009") // today's is lost
-		s.play("set counter 0")
-		requireHistory(2500, "-1 0003", "-2 0000", "-4 0077", "-6 0009") // it was set back
+		require.Equal(t, []int64{1}, sequences(1))
+		for _, lost := range []string{"del counter", "set counter 0"} {
+			s.play(lost)
+			require.Equal(t, []int64{3, 0, 77, 9}, sequences(2500))
+		}
 	})
 }
 
@@ -124,17 +113,10 @@ func TestPreparedAndGone(t *testing.T) {
 // Midnight passes at each command of Prepare or Raise in turn. Every key must have an expiry, and on the following days,
 // numbers must be issued above the floors of these days.
 func TestPrepareAcrossMidnight(t *testing.T) {
-	for i, test := range []string{"prepare, floor", "raise, floor", "prepare", "raise, floor, opened"} {
-		if testing.Short() && i > 1 {
-			break
-		}
-		opts, last := options(serial.WithLocation(time.UTC)), 0
-		if strings.Contains(test, "floor") {
-			last = 500
-			opts = append(opts, serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
-				return map[bool]int64{true: 4000, false: 500}[start.Day() == 1], nil
-			}))
-		}
+	floor := func(_ context.Context, _ string, start time.Time) (int64, error) {
+		return map[bool]int64{true: 4000, false: 500}[start.Day() == 1], nil
+	}
+	for _, test := range []string{"prepare", "raise", "raise, opened"} {
 		for at, struck := int64(1), true; struck; at++ {
 			runInBubble(t, fmt.Sprint(test, ", command ", at), func(t *testing.T, m *simulation) {
 				time.Sleep(24*time.Hour - time.Second)
@@ -148,7 +130,7 @@ func TestPrepareAcrossMidnight(t *testing.T) {
 						time.Sleep(1500 * time.Millisecond)
 					}
 					return send()
-				})), opts...)
+				})), serial.WithLocation(time.UTC), serial.WithFloor(floor))
 				if strings.Contains(test, "raise") {
 					require.NoError(t, gen.Raise(t.Context(), "IS", 10))
 				} else {
@@ -161,7 +143,7 @@ func TestPrepareAcrossMidnight(t *testing.T) {
 				m.requireExpiries()
 				time.Sleep(time.Until(time.Date(2000, 1, 2, 0, 0, 2, 0, time.UTC)))
 				for time.Now().Day() < 5 {
-					requireResult(t, fmt.Sprintf("IS%s%04d", today(time.UTC), last+1))(gen.Next(t.Context(), "IS"))
+					requireResult(t, fmt.Sprintf("IS%s%04d", today(time.UTC), 501))(gen.Next(t.Context(), "IS"))
 					time.Sleep(24 * time.Hour)
 				}
 			})
@@ -208,30 +190,35 @@ func TestPrepareWhereRedisIsSlow(t *testing.T) {
 // because then no number could be issued until that day. The current period must be usable with every clock.
 // Guarantees: clock-ahead.
 func TestWildClock(t *testing.T) {
-	runBoth(t, "with a ledger", func(t *testing.T, m *simulation, ledger bool) {
-		m.ClockTTL(false) // keys are needed again when the clock is right
-		var sent atomic.Int64
-		rdb, gens := m.Client(counting(&sent)), map[string]*serial.Generator{}
-		opts := append(ledgerIf(ledger, 10), serial.WithLocation(time.UTC))
-		for name, skew := range map[string]time.Duration{"gen": time.Hour, "other": time.Hour, "any": -1} {
-			gens[name] = newGenerator(t, rdb, append(opts, serial.WithMaxSkew(skew))...)
-		}
-		also := map[string]func(string){
-			"clock": func(ahead string) { m.SetTime(time.Now().Add(must(time.ParseDuration(ahead)))) },
-			"nothing": func(key string) {
-				synctest.Wait() // for a lock that is just being released
-				require.NotContains(t, strings.Join(m.Keys(), " "), key)
-			},
-		}
-		time.Sleep(12 * time.Hour)
-		steps(t, gens, also, "clock 61m, gen next = skew, gen raise 1 = skew, gen takeover 1 = skew, gen prepare = skew, "+
-			"clock -61m, gen next = skew, clock 0s, nothing serial, gen next = 1, clock 2h, gen next = 2, "+
-			"gen prepare = skew, nothing 20000102")
-		sent.Store(0)
-		steps(t, gens, also, "any prepare")
-		require.EqualValues(t, 2, sent.Load(), "a round trip for each period")
-		steps(t, gens, also, "gen prepare, clock 24h, gen next = skew, other next = skew, other raise 1 = skew, "+
-			"other prepare = skew, clock 0s, gen next = IS200001010003, clock 24h, any next = IS200001020001, "+
-			"gen next = IS200001020002") // it has been entered
-	})
+	for _, ledger := range []bool{false, true} {
+		name := fmt.Sprint("with a ledger: ", ledger)
+		runInBubble(t, name, func(t *testing.T, m *simulation) { testWildClock(t, m, ledger) })
+	}
+}
+
+func testWildClock(t *testing.T, m *simulation, ledger bool) {
+	m.ClockTTL(false) // keys are needed again when the clock is right
+	var sent atomic.Int64
+	rdb, gens := m.Client(counting(&sent)), map[string]*serial.Generator{}
+	opts := append(ledgerIf(ledger, 10), serial.WithLocation(time.UTC))
+	for name, skew := range map[string]time.Duration{"gen": time.Hour, "other": time.Hour, "any": -1} {
+		gens[name] = newGenerator(t, rdb, append(opts, serial.WithMaxSkew(skew))...)
+	}
+	also := map[string]func(string){
+		"clock": func(ahead string) { m.SetTime(time.Now().Add(must(time.ParseDuration(ahead)))) },
+		"nothing": func(key string) {
+			synctest.Wait() // for a lock that is just being released
+			require.NotContains(t, strings.Join(m.Keys(), " "), key)
+		},
+	}
+	time.Sleep(12 * time.Hour)
+	steps(t, gens, also, "clock 61m, gen next = skew, gen raise 1 = skew, gen takeover 1 = skew, gen prepare = skew, "+
+		"clock -61m, gen next = skew, clock 0s, nothing serial, gen next = 1, clock 2h, gen next = 2, "+
+		"gen prepare = skew, nothing 20000102")
+	sent.Store(0)
+	steps(t, gens, also, "any prepare")
+	require.EqualValues(t, 2, sent.Load(), "a round trip for each period")
+	steps(t, gens, also, "gen prepare, clock 24h, gen next = skew, other next = skew, other raise 1 = skew, "+
+		"other prepare = skew, clock 0s, gen next = IS200001010003, clock 24h, any next = IS200001020001, "+
+		"gen next = IS200001020002") // it has been entered
 }
