@@ -17,9 +17,9 @@ func TestCalls(t *testing.T) {
 		"only calls for the same type share a request": {"", "next → 1 opened; type AB; next → 1 opened; type IS; " +
 			"run 2ms; meanwhile next → 2 after 2ms; meanwhile next → 3 after 4ms; request id; meanwhile next → 5 after 4ms; " +
 			"request; type AB; meanwhile next → 2 after 4ms; type IS; meanwhile next → 4 after 4ms; sleep 9ms; run 0s; " +
-			"request id; next → 5 repeated; runs → 8"},
+			"request id; next → 5 repeated; runs → 7"},
 		"calls share a request, and the clock leaves the span": {"skewed",
-			"issue 1; " + share("[123] of 20000102.*", "clock 24h") + "; sleep 1s; offsets → 1; get serial:{IS}:20000102 → 3"},
+			"issue 1; " + share("[123] of 20000102.*", "clock 24h") + "; sleep 1s; get serial:{IS}:20000102 → 3"},
 		"calls share a request, and the clock is set back": {"",
 			"at 00:00:03; issue 1; " + share("[345] after 2.002s", "clock -5s")},
 		"calls share a request, and the block ends": {"ledger", "issue 8; " + share("1[012].*", "sleep 1s")},
@@ -45,6 +45,7 @@ func TestCalls(t *testing.T) {
 			"clock -2h; request b; next → 2; sleep 2h; request c; next → skewed"},
 
 		"GET is denied":              {"", "issue 1; deny GET; next → NOPERM.*"},
+		"INFO is denied":             {"ledger", "deny INFO; next → unknown"},
 		"the last day has ended":     {"over", "next → over"},
 		"the date cannot be printed": {"", "print unprintable; next → unprintable"},
 		"a floor below 0":            {"floor -1", "next → answered -1: want 0 to 10001"},

@@ -49,7 +49,7 @@ func TestGapsOfGrant(t *testing.T) {
 		"it may have run":          {Reply{}, errors.New("EOF"), block, ""},
 		"no block":                 {Reply{Status: stale}, nil, granted{}, ""},
 	} {
-		x := &fixture{}
+		x := &fixture{environment: &environment{}}
 		g := gaps{report: x.report}
 		g.ended(&request{n: 1, options: &options{Grant: &grant{}}, reply: test.reply, err: test.err, granted: test.granted})
 		require.Equal(t, test.want, strings.Join(x.gaps, ", "), name)
@@ -59,7 +59,7 @@ func TestGapsOfGrant(t *testing.T) {
 // A caller leaves a shared request. Its own number must become a gap, or no number if earlier callers got the last one.
 func TestLeft(t *testing.T) {
 	for position, want := range [][]string{{"left 5-5", "burned 8-9"}, {"left 6-6", "burned 8-9"}, {"burned 8-9"}} {
-		x := &fixture{counts: map[string]int{}}
+		x := &fixture{environment: &environment{}, counts: map[string]int{}}
 		s := &server{Series: &Series{gaps: gaps{report: x.report, pending: x.pend}}}
 		r := &request{server: s, n: 3, reply: Reply{Status: Issued, Last: 6, Count: 2}}
 		r.Merge = wire.Merge{Name: "IS"}
@@ -76,7 +76,7 @@ func TestLeft(t *testing.T) {
 // An attempt gets no readable reply. It may have taken any number above the high-water mark, unless its number is
 // stored or it takes none. Numbers that were not confirmed by replicas must be gaps.
 func TestLost(t *testing.T) {
-	x := &fixture{}
+	x := &fixture{environment: &environment{}}
 	s := &server{Series: &Series{gaps: gaps{report: x.report, limit: 99, probe: &Target{}}}}
 	for _, r := range []*request{{}, {n: 1, once: "id"}, {n: 1, span: s.gaps.probe}, {n: 2, highWater: 5}} {
 		r.server = s

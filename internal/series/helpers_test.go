@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,53 +30,73 @@ const today = "20000101" // label of the day on which bubbles begin
 var causes = map[Cause]string{CallerLeft: "left", NotReplicated: "unconfirmed", BlockBurned: "burned",
 	AnswerLost: "lost", Raised: "raised", BlockSkipped: "skipped"}
 
-// A fixture is a Series of days on a Redis in memory, in a bubble. It implements [Locks].
+// An environment is what the processes of a test have in common: a Redis in memory, and the facts that it must agree with.
+type environment struct {
+	redis *redismemory.Redis
+	plain *redis.Client // sends commands that are no part of the test
+	ahead atomic.Int64  // difference of the server's clock from the bubble, a duration
+
+	mu       sync.Mutex       // held while a script runs; guards the fields below, and those of the processes
+	last     map[string]int64 // last sequence issued, by counter
+	results  map[string]bool  // numbers that calls have returned
+	ledger   map[string]int64 // last sequence in the ledger, by label
+	statuses map[Status]int   // number of replies
+}
+
+// A fixture is a process with a Series of days, in a bubble. It implements [Locks].
 type fixture struct {
 	*Series
-	t         *testing.T
-	redis     *redismemory.Redis
-	typ       string         // of the calls, "IS" if it is ""
-	request   string         // ID of the calls' requests, "" for none
-	elsewhere bool           // the lock is on other servers
-	all       sync.WaitGroup // calls in the background
-	issued    sync.Map       // numbers of the results
-	granted   atomic.Value   // options of the last grant
-	ahead     atomic.Int64   // difference of the server's clock from the bubble, a duration
+	*environment
+	t        *testing.T
+	settings string
+	typ      string         // of the calls
+	request  string         // ID of the calls' requests, "" for none
+	token    string         // content of the lock, "" if it is on other servers
+	all      sync.WaitGroup // calls in the background
 
-	mu     sync.Mutex
-	gaps   []string
-	counts map[string]int    // events by name
-	plans  map[string]string // outcomes of the next attempts by name, separated by commas; the last one stays
-	ledger map[string]int64  // last sequence in the ledger, by label
+	// guarded by mu
+	gaps    []string
+	counts  map[string]int    // events by name
+	plans   map[string]string // outcomes of the next attempts by name, separated by commas; the last one stays
+	granted []any             // arguments of the last request with a grant
 }
 
 // inBubble runs f with a fixture in a bubble. settings are separated by commas, such as "ledger 2s, floor 7".
-func inBubble(t *testing.T, settings string, f func(t *testing.T, x *fixture)) {
+func inBubble(t *testing.T, settings string, f func(x *fixture)) {
 	t.Helper()
 	race.Bubble(t, func(t *testing.T) {
-		x := &fixture{t: t, redis: redismemory.Start(t), counts: map[string]int{}, plans: map[string]string{},
-			ledger: map[string]int64{}}
-		c := Config{Client: x.redis.Client(redistest.Hook(x.around)), Prefix: "serial", Counts: "days", PrintMark: "aa",
-			Limit: 9999, Largest: 10001, Block: 10, MaxSkew: time.Hour, Key: "plain", OnceFor: 48 * time.Hour, Explain: x.report,
-			Pending: x.pend}
-		c.Calendar = calendar.Calendar{Location: time.UTC, Unit: calendar.Day}
-		c.SpanAt = func(at time.Time) (calendar.Span, error) {
-			_, err := x.next(t.Context(), "print")
-			return wholePeriod(&c.Calendar, at), err
-		}
-		for setting := range strings.SplitSeq(settings, ", ") {
-			x.set(&c, setting)
-		}
-		x.Series = New(c)
+		e := &environment{redis: redismemory.Start(t), last: map[string]int64{}, results: map[string]bool{},
+			ledger: map[string]int64{}, statuses: map[Status]int{}}
+		e.plain = e.redis.Client()
+		x := e.process(t, settings)
 		func() {
 			defer x.all.Wait()
-			f(t, x)
+			f(x)
 		}()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Zero(t, x.counts["pending"])
 		require.Less(t, x.counts["attempts"], 1000, "pauses grow")
 	})
+}
+
+// process returns a process with settings.
+func (e *environment) process(t *testing.T, settings string) *fixture {
+	p := &fixture{environment: e, t: t, settings: settings, typ: "IS", token: "token", counts: map[string]int{},
+		plans: map[string]string{}}
+	c := Config{Client: e.redis.Client(redistest.Hook(p.around)), Prefix: "serial", Counts: "days", PrintMark: "aa",
+		Limit: 9999, Largest: 10001, Block: 10, MaxSkew: time.Hour, Key: "plain", OnceFor: 48 * time.Hour, Retention: 6,
+		Explain: p.report, Pending: p.pend}
+	c.Calendar = calendar.Calendar{Location: time.UTC, Unit: calendar.Day}
+	c.SpanAt = func(at time.Time) (calendar.Span, error) {
+		_, err := p.next(t.Context(), "print")
+		return wholePeriod(&c.Calendar, at), err
+	}
+	for setting := range strings.SplitSeq(settings, ", ") {
+		p.set(&c, setting)
+	}
+	p.Series = New(c)
+	return p
 }
 
 // wholePeriod returns a span that lasts one period.
@@ -92,13 +113,20 @@ func (x *fixture) set(c *Config, setting string) {
 	switch name {
 	case "base":
 		c.Base = number
+	case "dayStart":
+		c.Calendar.DayStart = int64(duration.Seconds())
 	case "elsewhere":
-		x.elsewhere = true
-	case "floor":
+		x.token = ""
+	case "floor": // without a number, the floor knows all that were issued
 		c.Floor = func(ctx context.Context, typ string, start time.Time) (int64, error) {
-			require.Equal(x.t, "IS 2000-01-01 00:00 UTC", typ+start.Format(" 2006-01-02 15:04 MST"))
 			x.count("asked", 1)
 			_, err := x.next(ctx, "floor")
+			require.Equal(x.t, time.Unix(c.Calendar.At(start).Start, 0).UTC(), start)
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			if value == "" {
+				return x.last[x.Key(typ, c.Calendar.At(start).Label)], err
+			}
 			return number, err
 		}
 	case "hours": // the numbers of a day print the hour
@@ -120,6 +148,8 @@ func (x *fixture) set(c *Config, setting string) {
 			x.ledger[label] = after + n
 			return after, nil
 		}
+	case "limit":
+		c.Limit = number
 	case "over":
 		c.Until = time.Now().Unix()
 	case "replica": // the Redis in memory has no WAIT
@@ -128,17 +158,13 @@ func (x *fixture) set(c *Config, setting string) {
 		c.Calendar.Unit, c.Seconds = calendar.Second, true
 	case "shared":
 		c.Shared = true
+	case "mark":
+		c.PrintMark = value
 	case "skewed":
 		c.MaxSkew = -1
 	default:
 		require.Empty(x.t, setting)
 	}
-}
-
-// process returns the fixture of another process with the same settings.
-func (x *fixture) process() *fixture {
-	return &fixture{Series: New(*x.Config), t: x.t, redis: x.redis, request: x.request, elsewhere: true,
-		counts: map[string]int{}}
 }
 
 // report and pend receive gaps, and changes in the number of gaps that may still be reported.
@@ -211,28 +237,23 @@ func (x *fixture) Try(
 	}
 	if _, err = x.next(ctx, "lock"); err == redisError("other") { // another process opens the period in the meantime
 		err = nil
-		x.process().do("next")
+		x.other().do("next")
 	}
-	if sent = behind != nil && !x.elsewhere; sent {
+	if sent = behind != nil && x.token != ""; sent {
 		x.Wire().Start(ctx, x.Wire().Node(ctx, tag), behind)
 	}
 	if err != nil {
 		return nil, sent, err
 	}
-	if !x.elsewhere {
-		_ = x.redis.Set(key, "token")
+	if x.token != "" {
+		_ = x.redis.Set(key, x.token)
 	}
 	return x, sent, nil
 }
 
 // Content and Release make the fixture a [Lock].
 
-func (x *fixture) Content() string {
-	if x.elsewhere {
-		return ""
-	}
-	return "token"
-}
+func (x *fixture) Content() string { return x.token }
 
 func (x *fixture) Release(context.Context) { x.count("released", 1) }
 
@@ -242,26 +263,99 @@ func (x *fixture) around(ctx context.Context, cmds []redis.Cmder, next redis.Pro
 		return next(ctx, cmds)
 	}
 	args, plan := cmds[0].Args(), "run"
-	options, _ := args[len(args)-1].(string)
 	x.count("runs", 1)
-	if strings.Contains(options, `"grant"`) {
+	if options, _ := args[len(args)-1].(string); strings.Contains(options, `"grant"`) {
 		plan = "grant"
-		x.count("grants", 1)
-		x.granted.Store(options)
+		x.mu.Lock()
+		x.granted = args
+		x.mu.Unlock()
 	}
 	runs, err := x.next(ctx, plan)
-	if ahead := x.ahead.Load(); ahead != 0 {
-		x.redis.SetTime(time.Now().Add(time.Duration(ahead)))
-	}
-	if runs {
-		err = cmp.Or(next(ctx, cmds), err)
-	}
 	for _, cmd := range cmds {
+		if runs && strings.HasPrefix(cmd.Name(), "eval") {
+			err = cmp.Or(x.run(cmd, func() error { return next(ctx, []redis.Cmder{cmd}) }), err)
+		}
 		if err != nil {
 			cmd.SetErr(err)
 		}
 	}
 	return err
+}
+
+// run runs a script, and checks what must hold after every run. A script that fails or refuses a request must have
+// changed nothing. No counter may be lowered, and no sequence may be issued twice, above the limit or, with a ledger,
+// above what is reserved. The reply must contain sequences that were skipped, and each key must expire. The usual path
+// of serial.lua must have the same result as all its rules.
+func (x *fixture) run(cmd redis.Cmder, send func() error) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.setClock()
+	args := cmd.Args()
+	counter, record := args[3].(string), args[4].(string)
+	argv := args[3+args[2].(int):]
+	period, limit, n := argv[0].(string), argv[3], argv[5].(int)
+	before := x.redis.Dump()
+	was, _ := x.plain.Get(context.Background(), counter).Int64() // 0 if it is no number
+	check := x.compare(counter, record, args[1], argv)
+	if err := send(); err != nil {
+		require.Equal(x.t, before, x.redis.Dump(), err)
+		return err
+	}
+	value := cmd.(interface{ Val() any }).Val()
+	check(value)
+	r, err := digest(value, n)
+	require.NoError(x.t, err)
+	x.statuses[r.Status]++
+	if r.Status != Issued && r.Upto == 0 || r.Counters != nil {
+		require.Equal(x.t, before, x.redis.Dump(), value)
+		return nil
+	}
+	now, _ := x.plain.Get(context.Background(), counter).Int64()
+	require.LessOrEqual(x.t, was, now)
+	require.NotZero(x.t, x.redis.TTL(record))
+	if r.Count == 0 {
+		return nil
+	}
+	after := r.Last - int64(r.Count)
+	require.GreaterOrEqual(x.t, after, x.last[counter], "issued twice")
+	require.LessOrEqual(x.t, r.Last, limit)
+	if label, _, _ := strings.Cut(period, " "); strings.HasSuffix(period, " ledger") {
+		require.LessOrEqual(x.t, r.Last, x.ledger[label])
+	}
+	if r.Upto > 0 {
+		after = r.From
+	}
+	require.True(x.t, was == 0 || after <= was, "sequences were skipped")
+	require.NotZero(x.t, x.redis.TTL(counter))
+	x.last[counter] = r.Last
+	return nil
+}
+
+// compare runs serial.lua with the arguments of a usual request on copies of the keys, but with options for which it
+// does not use its usual path. The returned function requires that the request itself has the same result.
+func (x *fixture) compare(counter, record string, script any, argv []any) (check func(reply any)) {
+	letters := fmt.Sprint(argv[7:])
+	if script == readScript.Digest || script == readScript.Source || strings.Contains(letters, "{") {
+		return func(any) {}
+	}
+	ctx, copies := context.Background(), []string{"counter", "record"}
+	result := func(reply any, counter, record string) string {
+		content, fields := x.plain.Get(ctx, counter).Val(), x.plain.HGetAll(ctx, record).Val()
+		return fmt.Sprint(reply, content, fields, x.redis.TTL(counter), x.redis.TTL(record))
+	}
+	_ = x.redis.Copy(0, counter, 0, copies[0]) // fails if the key does not exist
+	_ = x.redis.Copy(0, record, 0, copies[1])
+	options := fmt.Sprintf(`{"all":%t,"far":%t}`, strings.Contains(letters, "a"), strings.Contains(letters, "f"))
+	reply := x.plain.Eval(ctx, SerialScript.Source, copies, append(slices.Clone(argv[:7]), options)...).Val()
+	want := result(reply, copies[0], copies[1])
+	x.plain.Del(ctx, copies...)
+	return func(reply any) { require.Equal(x.t, want, result(reply, counter, record)) }
+}
+
+func (x *fixture) setClock() {
+	if ahead := x.ahead.Load(); ahead != 0 {
+		x.redis.SetTime(time.Now().Add(time.Duration(ahead)))
+	}
 }
 
 // play runs steps, such as "next → 1 opened; sleep 2s; meanwhile next 1s → context deadline exceeded after 1s". What a
@@ -291,7 +385,7 @@ func (x *fixture) do(action string) string {
 	word, rest, _ := strings.Cut(action, " ")
 	number, _ := strconv.ParseInt(rest, 10, 64)
 	duration, _ := time.ParseDuration(rest)
-	counter := x.Key("IS", today)
+	counter := x.counter()
 	switch word {
 	case "at": // sleeps until a time of day
 		at, err := time.Parse(time.TimeOnly, rest)
@@ -313,14 +407,13 @@ func (x *fixture) do(action string) string {
 		x.request = rest
 	case "type":
 		x.typ = rest
-	case "unset": // the process has no floor any more
-		x.Config.Floor = nil
 	case "deny": // as an ACL does
 		x.redis.Deny(rest)
 	case "delete":
 		x.redis.Del(counter)
 	case "counter": // sets today's counter
 		require.NoError(x.t, x.redis.Set(counter, rest))
+		x.redis.SetTTL(counter, 9*24*time.Hour)
 	case "get": // the content of a key
 		content, _ := x.redis.Get(rest)
 		return content
@@ -331,14 +424,19 @@ func (x *fixture) do(action string) string {
 			x.result(0)
 		}
 	case "other": // another process
-		return x.process().do(rest)
+		return x.other().do(rest)
 	case "take": // several numbers of a period that is open
 		return fmt.Sprint(x.call(int(number)).Take(context.Background()).Err)
 	case "prepare":
-		require.NoError(x.t, x.call(0).Prepare(context.Background(), x).Err)
-	case "raise": // returns the counter
+		return fmt.Sprint(x.call(0).Prepare(context.Background(), x).Err)
+	case "raise", "takeover": // returns the counter
+		if rest == "" { // to the last sequence issued or, for a takeover, reserved
+			if number = x.last[counter]; word == ForTakeover {
+				number = max(number, x.ledger[strings.TrimPrefix(counter, "serial:{IS}:")])
+			}
+		}
 		call, began := x.call(0), time.Now()
-		if err := call.Raise(context.Background(), ForRaise, number, true); err != nil {
+		if err := call.Raise(context.Background(), word, number, word == ForRaise); err != nil {
 			return fmt.Sprint(err, after(began))
 		}
 		return x.do("get "+counter) + map[bool]string{true: " lost"}[call.Events.Lost != nil]
@@ -346,20 +444,36 @@ func (x *fixture) do(action string) string {
 		reading, err := x.call(0).History(context.Background(), strings.Fields(rest)...)
 		require.NoError(x.t, err)
 		return fmt.Sprint(reading.Last)
+	case "repeat": // the last grant
+		if x.granted != nil {
+			x.Client.Do(x.t.Context(), x.granted...)
+		}
 	case "granted": // the options of the last grant
-		return x.granted.Load().(string)
+		return x.granted[len(x.granted)-1].(string)
 	case "gaps":
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		return strings.Join(x.gaps, ", ")
 	default: // number of events
-		events := []string{"asked", "attempts", "checks", "grants", "offsets", "pending", "released", "runs"}
+		events := []string{"asked", "attempts", "checks", "pending", "released", "runs"}
 		require.Contains(x.t, events, word)
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		return fmt.Sprint(x.counts[word])
 	}
 	return ""
+}
+
+// counter returns the key of the current counter of IS by the server's clock.
+func (x *fixture) counter() string {
+	return x.Key("IS", x.Calendar.At(time.Now().Add(time.Duration(x.ahead.Load()))).Label)
+}
+
+// other returns another process with the same settings.
+func (x *fixture) other() *fixture {
+	p := x.process(x.t, x.settings)
+	p.request, p.token = x.request, ""
+	return p
 }
 
 // result requests a number with the same four steps as a Generator, and describes the result. limit is the time until
@@ -370,7 +484,7 @@ func (x *fixture) result(limit time.Duration) string {
 		ctx, cancel = context.WithTimeout(ctx, limit)
 	}
 	defer cancel()
-	call, err := x.NewCall(ctx, cmp.Or(x.typ, "IS"), x.request, 1)
+	call, err := x.NewCall(ctx, x.typ, x.request, 1)
 	require.NoError(x.t, err)
 	began, out := time.Now(), Outcome{Step: Again}
 	for out.Step != Done {
@@ -388,14 +502,13 @@ func (x *fixture) result(limit time.Duration) string {
 		return out.Err.Error() + after(began)
 	}
 	n := out.Numbers
-	if call.Events.Offset != call.Events.Before {
-		x.count("offsets", 1)
-	}
 	result := fmt.Sprint(n.Last)
 	number := fmt.Sprint(call.typ, n.Span.Label, n.Last)
 	if !n.Repeated {
-		_, issued := x.issued.LoadOrStore(number, true)
-		require.False(x.t, issued, number)
+		x.mu.Lock()
+		require.False(x.t, x.results[number], number)
+		x.results[number] = true
+		x.mu.Unlock()
 	}
 	if n.Span.Date != today {
 		result += " of " + n.Span.Date
@@ -435,7 +548,7 @@ func playAll(t *testing.T, scenarios map[string]scenario) {
 	t.Helper()
 	for name, s := range scenarios {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, s.settings, func(_ *testing.T, x *fixture) { x.play(s.steps) })
+			inBubble(t, s.settings, func(x *fixture) { x.play(s.steps) })
 		})
 	}
 }
