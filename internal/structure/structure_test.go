@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,32 +22,33 @@ const root = "../../"
 
 // A source is a file of a package.
 type source struct {
-	name  string
 	lines int // neither blank nor comment
 	tree  *ast.File
 }
 
-// parse parses the files in a folder that are not tests.
-func parse(t *testing.T, set *token.FileSet, dir string) (sources []source) {
+// parse parses the files in a folder that are not tests. The keys of the map are their names, without the ending.
+func parse(t *testing.T, set *token.FileSet, dir string) map[string]source {
 	names, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 	require.NoError(t, err)
+	sources := map[string]source{}
 	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
+		if !strings.HasSuffix(name, "_test.go") {
+			tree, err := parser.ParseFile(set, name, nil, 0)
+			require.NoError(t, err)
+			sources[strings.TrimSuffix(filepath.Base(name), ".go")] = source{count(t, name), tree}
 		}
-		text, err := os.ReadFile(name)
-		require.NoError(t, err)
-		tree, err := parser.ParseFile(set, name, text, 0)
-		require.NoError(t, err)
-		sources = append(sources, source{strings.TrimSuffix(filepath.Base(name), ".go"), count(string(text)), tree})
 	}
 	return sources
 }
 
 var empty = regexp.MustCompile(`(?m)^[ \t]*(//.*|--.*)?$\n?`)
 
-// count returns the number of lines that are neither blank nor comment.
-func count(text string) int { return strings.Count(empty.ReplaceAllString(text, ""), "\n") }
+// count returns the number of lines of a file that are neither blank nor comment.
+func count(t *testing.T, name string) int {
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return strings.Count(empty.ReplaceAllString(string(text), ""), "\n")
+}
 
 // nothing imports empty packages: only names of the package itself matter.
 type nothing struct{}
@@ -56,11 +58,11 @@ func (nothing) Import(path string) (*types.Package, error) {
 }
 
 // uses returns the pairs of files in which the first one uses a name of the second one.
-func uses(set *token.FileSet, sources []source) map[[2]string]bool {
+func uses(set *token.FileSet, sources map[string]source) map[[2]string]bool {
 	info := types.Info{Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}}
-	trees := make([]*ast.File, len(sources))
-	for i, s := range sources {
-		trees[i] = s.tree
+	var trees []*ast.File
+	for _, s := range sources {
+		trees = append(trees, s.tree)
 	}
 	config := types.Config{Importer: nothing{}, Error: func(error) {}}
 	_, _ = config.Check("p", set, trees, &info)
@@ -84,17 +86,10 @@ func TestOrderOfFiles(t *testing.T) {
 	for _, name := range []string{"series", "wire"} {
 		m := regexp.MustCompile("(?m)^- `" + name + "`: (.*)$").FindSubmatch(design)
 		require.NotNil(t, m, "docs/design.md has no order of the files of %s", name)
-		var order []string
-		for _, file := range regexp.MustCompile("`([a-z]+)`").FindAllSubmatch(m[1], -1) {
-			order = append(order, string(file[1]))
-		}
+		order := strings.Split(strings.Trim(string(m[1]), "`"), "`, `")
 		set := token.NewFileSet()
 		sources := parse(t, set, "internal/"+name)
-		var files []string
-		for _, s := range sources {
-			files = append(files, s.name)
-		}
-		require.ElementsMatch(t, files, order)
+		require.ElementsMatch(t, slices.Collect(maps.Keys(sources)), order)
 		for pair := range uses(set, sources) {
 			if slices.Index(order, pair[0]) > slices.Index(order, pair[1]) {
 				against++
@@ -106,46 +101,41 @@ func TestOrderOfFiles(t *testing.T) {
 }
 
 // coreFolders are the folders of the core: the root, and the packages inside that are not for tests.
-func coreFolders(t *testing.T) (folders []string) {
+func coreFolders(t *testing.T) []string {
 	all, err := filepath.Glob(root + "internal/*")
 	require.NoError(t, err)
-	folders = []string{"."}
-	for _, dir := range all {
-		name := filepath.Base(dir)
-		if !slices.Contains([]string{"redistest", "faults", "interleave", "race", "structure", "upgrade", "mutants"}, name) {
-			folders = append(folders, "internal/"+name)
-		}
+	forTests := regexp.MustCompile("/(redistest|faults|interleave|race|structure|upgrade|mutants)$")
+	all = slices.DeleteFunc(all, forTests.MatchString)
+	for i, dir := range all {
+		all[i] = strings.TrimPrefix(dir, root)
 	}
-	return folders
+	return append(all, ".")
 }
 
 // The core is small: lines of code, files, functions and methods have limits.
 func TestSize(t *testing.T) {
-	lua := func(name string) int {
-		text, err := os.ReadFile(root + "internal/series/lua/" + name + ".lua")
-		require.NoError(t, err)
-		return count(string(text))
-	}
+	lua := func(name string) int { return count(t, root+"internal/series/lua/"+name+".lua") }
 	rules := lua("rules") + lua("serial") + lua("master")
 	total, halves := rules+lua("read"), rules+lua("read")
 	typesOf := map[string]string{}
 	for _, dir := range coreFolders(t) {
 		set := token.NewFileSet()
 		methods := map[string]int{}
-		for _, s := range parse(t, set, dir) {
+		for name, s := range parse(t, set, dir) {
 			total += s.lines
 			if dir == "internal/series" || dir == "internal/wire" {
 				halves += s.lines
 			}
 			end := set.Position(s.tree.FileEnd).Line
-			assert.LessOrEqual(t, end, 350, "lines of %s in %s", s.name, dir)
+			assert.LessOrEqual(t, end, 350, "lines of %s in %s", name, dir)
 			ast.Inspect(s.tree, func(n ast.Node) bool {
 				switch n := n.(type) {
 				case *ast.FuncDecl:
 					length := set.Position(n.End()).Line - set.Position(n.Pos()).Line + 1
 					assert.LessOrEqual(t, length, 60, "lines of %s in %s", n.Name.Name, dir)
 					if n.Recv != nil {
-						methods[receiver(n)]++
+						name, _, _ := strings.Cut(types.ExprString(n.Recv.List[0].Type), "[")
+						methods[strings.TrimPrefix(name, "*")]++
 					}
 				case *ast.TypeSpec:
 					if ast.IsExported(n.Name.Name) && dir != "." && !n.Assign.IsValid() {
@@ -156,10 +146,9 @@ func TestSize(t *testing.T) {
 				return true
 			})
 		}
+		delete(methods, "Generator")
 		for name, n := range methods {
-			if name != "Generator" {
-				assert.LessOrEqual(t, n, 20, "methods of %s in %s", name, dir)
-			}
+			assert.LessOrEqual(t, n, 20, "methods of %s in %s", name, dir)
 		}
 	}
 	t.Logf("%d lines of core code, %d of them in series, wire and Lua; %d lines of rules", total, halves, rules)
@@ -172,10 +161,4 @@ func TestSize(t *testing.T) {
 	require.NoError(t, err)
 	assert.LessOrEqual(t, len(tests), 20, "test files in the root")
 	assert.LessOrEqual(t, len(all)-len(tests), 17, "files in the root")
-}
-
-// receiver returns the name of a method's type.
-func receiver(d *ast.FuncDecl) string {
-	name, _, _ := strings.Cut(types.ExprString(d.Recv.List[0].Type), "[")
-	return strings.TrimPrefix(name, "*")
 }

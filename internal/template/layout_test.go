@@ -2,7 +2,6 @@ package template_test
 
 import (
 	"maps"
-	"math/bits"
 	"slices"
 	"strings"
 	"testing"
@@ -13,43 +12,12 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/internal/redistest"
-	"github.com/dailyserial/serial/internal/template"
 )
 
 var yearStarts = []string{"04-06", "01-01", "02-15", "04-01", "07-01", "10-01", "12-28"}
 
-// someYearStarts returns yearStarts, or one of them without SERIAL_TEST_LONG=1. The test must run in parallel, and it is
-// skipped with the race detector and with -short.
-func someYearStarts(t *testing.T) (starts []calendar.YearStart) {
-	t.Parallel()
-	if race.Enabled || testing.Short() {
-		t.Skip("one goroutine computes for seconds, which leaves nothing for the race detector")
-	}
-	for _, date := range yearStarts {
-		starts = append(starts, newScheme(t, "", date).calendar.YearStart)
-	}
-	if !redistest.Long() {
-		t.Log("six of seven starts of years are left out without SERIAL_TEST_LONG=1")
-		return starts[:1]
-	}
-	return starts
-}
-
 // dateTokens are the tokens of dates, each of which prints a column of a day.
 var dateTokens = []string{"yyyy", "MM", "dd", "DDD", "GGGG", "WW", "FFFF", "Q", "S"}
-
-// A tokenSet is a set of dateTokens.
-type tokenSet uint
-
-func (s tokenSet) String() string {
-	var names []string
-	for i, name := range dateTokens {
-		if s&(1<<i) != 0 {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, " ")
-}
 
 var dayUnits = []calendar.Unit{calendar.Day, calendar.Week, calendar.Month, calendar.Quarter, calendar.HalfYear,
 	calendar.Year}
@@ -78,13 +46,14 @@ func daysOf(start calendar.YearStart) (days []printedDay) {
 	return days
 }
 
-// determines reports whether days in different periods always print differently. unit is an index of dayUnits.
-func (s tokenSet) determines(days []printedDay, unit int) bool {
+// determines reports whether days in different periods always print differently with a set of tokens. unit is an index
+// of dayUnits.
+func determines(set uint, days []printedDay, unit int) bool {
 	seen := make(map[int]int64, 1000)
 	for i := range days {
 		key := 0
 		for j, v := range days[i].columns {
-			if s&(1<<j) != 0 {
+			if set&(1<<j) != 0 {
 				key = key*2500 + v
 			}
 		}
@@ -107,31 +76,43 @@ var strictlyRefused = []string{
 }
 
 // Every layout that is accepted determines the period. More tokens never determine less, so the test compares days only
-// for the smallest sets of tokens that determine it. Each set comes after the smaller ones that it contains.
+// for the smallest sets of tokens that determine it. A set is a number with one bit for each of the dateTokens, so it
+// comes after the smaller sets that it contains. Without SERIAL_TEST_LONG=1, business years have only one start.
 func TestLayoutsThatDetermineThePeriod(t *testing.T) {
+	t.Parallel()
+	if race.Enabled || testing.Short() {
+		t.Skip("one goroutine computes for seconds, which leaves nothing for the race detector")
+	}
 	refused := map[string]bool{}
-	for _, start := range someYearStarts(t) {
+	for i, date := range yearStarts {
+		if i > 0 && !redistest.Long() {
+			break
+		}
+		start := newScheme(t, "", date).calendar.YearStart
 		days := daysOf(start)
 		for i, unit := range dayUnits {
 			var allowed, apart [1 << len(printedDay{}.columns)]bool
-			for set := tokenSet(1); int(set) < len(allowed); set++ {
-				allowed[set] = template.Determines(set.String(), unit, start)
-				enough := func(in []bool) bool { // whether some tokens of set are enough
-					return slices.ContainsFunc(dateTokens, func(token string) bool {
-						bit := tokenSet(1) << slices.Index(dateTokens, token)
-						return set&bit != 0 && in[set&^bit]
-					})
-				}
-				apart[set] = enough(apart[:])
-				if enough(allowed[:]) {
-					require.True(t, allowed[set], "%v from %v: %v", unit, start, set)
-				} else if !apart[set] {
-					apart[set] = bits.OnesCount(uint(set)) <= 4 && set.determines(days, i)
-					if apart[set] && !allowed[set] {
-						refused[set.String()] = true
+			for set := uint(1); int(set) < len(allowed); set++ {
+				var tokens []string
+				smaller, known := false, false // whether some tokens of set are allowed, or determine the period
+				for j, token := range dateTokens {
+					if without := set &^ (1 << j); without != set {
+						tokens = append(tokens, token)
+						smaller, known = smaller || allowed[without], known || apart[without]
 					}
 				}
-				require.False(t, allowed[set] && !apart[set], "%v from %v: %v is ambiguous", unit, start, set)
+				layout := strings.Join(tokens, " ")
+				_, err := parse("{type}-{date:"+layout+"}-{seq}", unit.Noun()+" "+date)
+				allowed[set] = err == nil
+				if !smaller && !known {
+					known = len(tokens) <= 4 && determines(set, days, i)
+					if known && !allowed[set] {
+						refused[layout] = true
+					}
+				}
+				apart[set] = known
+				require.True(t, allowed[set] || !smaller, "%v from %v: %s is refused", unit, start, layout)
+				require.False(t, allowed[set] && !known, "%v from %v: %s is ambiguous", unit, start, layout)
 			}
 		}
 	}
@@ -139,43 +120,6 @@ func TestLayoutsThatDetermineThePeriod(t *testing.T) {
 	require.Subset(t, strictlyRefused, got)
 	if redistest.Long() {
 		require.Len(t, got, len(strictlyRefused))
-	}
-}
-
-// Other spellings of a token determine the same as the token, and the year in which a business year ends the same as
-// the year in which it begins. Hours, minutes and seconds determine the period only together with everything coarser.
-func TestSpellingsAndClocks(t *testing.T) {
-	for _, start := range someYearStarts(t) {
-		determines := func(layout string, unit calendar.Unit) bool {
-			return template.Determines(layout, unit, start)
-		}
-		for i := 1; i < 1<<len(dateTokens); i++ {
-			long := tokenSet(i).String()
-			for _, unit := range dayUnits {
-				want := determines(long, unit)
-				for _, other := range [][]string{
-					{"yyyy", "yy", "GGGG", "GG", "FFFF", "FF", " dd", " DD"}, {"FFFF", "EEEE"}, {"FFFF", "EE"},
-					{"MM", "M", "dd", "d"}, {"MM", "MMM", "yyyy", "BBBB"}, {"MM", "Mmm", "yyyy", "BB"}, {"MM", "R", " dd", "/d"},
-					{"yyyy", "YYYY", "FFFF", "FF-EE"},
-				} {
-					layout := strings.NewReplacer(other...).Replace(long)
-					require.Equal(t, want, determines(layout, unit), "%v from %v: %s", unit, start, layout)
-				}
-			}
-			date := determines(long, calendar.Day)
-			for layout, want := range map[string][3]bool{
-				"": {}, " HH": {date}, " HH mm": {date, date}, " HH mm ss": {date, date, date}, " mm": {}, " ss": {}, " mm ss": {},
-				" HH ss": {date},
-			} {
-				got := [3]bool{}
-				for j, unit := range []calendar.Unit{calendar.Hour, calendar.Minute, calendar.Second} {
-					got[j] = determines(long+layout, unit)
-				}
-				require.Equal(t, want, got, "%v: %s", start, long+layout)
-				require.Equal(t, date, determines(long+layout, calendar.Day))
-			}
-			require.True(t, determines(long, calendar.Never))
-		}
 	}
 }
 
@@ -215,23 +159,26 @@ func TestTemplatesRefused(t *testing.T) {
 			"{type}{seq}{check:luhn}{check:damm}":    "{check} appears twice", "{type}{seq}{type}": "{type} appears twice",
 			"{type}{seq}{number}": "unknown field {number}", "{type}": "{seq} is missing", "{seq}": "{type} is missing",
 			"{type}{seq:10:base36}": `width "10"; want 1 to 9`, "{type}{seq:04}": `width "04"`,
-			"{type}{seq:0}": `width "0"`, "{type}{seq:4+:alpha}": "a sequence in alpha cannot grow",
-			"{type}{seq": "the field {seq is not closed", "{type}{seq}}": "a single } at byte 11",
+			"{type}{seq:4+:alpha}": "a sequence in alpha cannot grow",
+			"{type}{seq":           "the field {seq is not closed", "{type}{seq}}": "a single } at byte 11",
 			"{type}{seq}\xff": "not valid UTF-8", "{type}-{date:yyyy'}'}-{seq}": "the quote in ' is not closed",
-			"{type}-{date:yyyy'{'}-{seq}": `"{" in a date layout`, "yyyyMmdd": `unknown date token "m"`,
-			"yyyyMmmm": `unknown date token "mmm"`, "yyyyMMm": `unknown date token "m"`,
-			"yyyy-ddd": `unknown date token "ddd"`, "BBB": `unknown date token "BBB"`,
-			"yyyySS": `unknown date token "SS"`, "RR": `unknown date token "RR"`, "yyyy-mmM": "M, which has no padding",
-			"yyyy'MMdd": "the quote in 'MMdd is not closed", "yyyy'''": "the quote in ' is not closed",
-			"'2024'": "prints nothing of the date", "BB/BBBB": "the calendar year (yyyy or yy) appears twice",
-			"YYYY-BB": "appears twice", "yyyy-M-MM": "the month (MM) appears twice",
-			"Mmm MMM": "the month (MM) appears twice", "dd.d": "the day (dd) appears twice",
-			"S-S": "the half-year (S) appears twice",
+			"{type}-{date:yyyy'{'}-{seq}": `"{" in a date layout`,
+			"yyyyMmmm":                    `unknown date token "mmm"`, "yyyyMMm": `unknown date token "m"`,
+			"BBB": `unknown date token "BBB"`, "yyyy-mmM": "M, which has no padding",
+			"yyyy'''": "the quote in ' is not closed", "'2024'": "prints nothing of the date",
+			"BB/BBBB": "the calendar year (yyyy or yy) appears twice", "Mmm-M": "the month (MM) appears twice",
+			"dd.d": "the day (dd) appears twice", "S-S": "the half-year (S) appears twice",
 		}},
 		{"1h", map[string]string{
 			"{type}{seq}":                   "{date} is missing; only numbers of Never need none",
 			"{type}{date:yyyyMMdd HH}{seq}": "HH: with a day start, the date is the business day",
 			"{type}{date:yyyyMM}{seq}":      "the day (dd) is missing", "{type}{date:YYYYMMddWW}{seq}": "YYYY beside weeks",
+		}},
+		{"second 04-06", map[string]string{ // other spellings of a token determine the same
+			"yyyyMMddHHss": "the minute (mm) is missing", "yyyyMMddmmss": "the hour (HH) is missing",
+			"yyyyMMddHHmm": "the second (ss) is missing", "HHmmss": "the calendar year (yyyy or yy) is missing",
+			"yy DDD HHmmss": "", "d.Mmm.BBBB HHmmss": "", "YYYY MMM DD HHmmss": "", "GG WW dd HHmmss": "", "BB M d HHmmss": "",
+			"EEEE R dd HHmmss": "", "EE MM dd HHmmss": "", "FF/EE MM dd HHmmss": "", "FF.Q.dd HHmmss": "is printed for",
 		}},
 		{"year", map[string]string{
 			"{type}{date:M-yyyy}{seq}": "{date:M-yyyy}: M, which has no padding, needs a literal right before it that " +

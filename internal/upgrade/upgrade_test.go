@@ -3,7 +3,6 @@ package upgrade_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,30 +14,28 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest/memory"
 )
 
-// TestUpgrade builds the release once for the tests of both versions.
+// TestUpgrade builds a process of both versions once for all tests.
 func TestUpgrade(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the release is not built with -short")
 	}
-	binary, err := build(t.TempDir())
+	binaries, err := build(t.TempDir())
 	if err != nil && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
 	require.NoError(t, err)
-	t.Run("in turn", func(t *testing.T) { testInTurn(t, binary) })
-	t.Run("at once", func(t *testing.T) { testAtOnce(t, binary) })
+	t.Run("in turn", func(t *testing.T) { testInTurn(t, binaries) })
+	t.Run("at once", func(t *testing.T) { testAtOnce(t, binaries) })
 }
 
-// build builds a process of the release in a folder. Its source is testdata/old.go. With -trimpath, Go's build cache has
-// the packages even if they were compiled in another folder.
-func build(dir string) (binary string, err error) {
+// build builds testdata/process.go in a folder, with the release ("old") and with this version ("new"). With -trimpath,
+// Go's build cache has the packages even if they were compiled in another folder.
+func build(dir string) (binaries map[string]string, err error) {
 	run := func(dir, name string, args ...string) string {
 		cmd := exec.Command(name, args...)
 		cmd.Dir = dir
@@ -48,18 +45,21 @@ func build(dir string) (binary string, err error) {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	archive, binary := filepath.Join(dir, "release.tar"), filepath.Join(dir, "old.exe") // Windows needs this ending
-	source, err := filepath.Abs("testdata/old.go")
+	archive := filepath.Join(dir, "release.tar")
+	binaries = map[string]string{"old": filepath.Join(dir, "old.exe"), "new": filepath.Join(dir, "new.exe")} // for Windows
+	source, err := filepath.Abs("testdata/process.go")
 	commit := run("../..", "git", "log", "-1", "--format=%H", "--grep=^all: release 0.5.0$")
 	run("../..", "git", "archive", "-o", archive, commit)
 	run(dir, "tar", "-xf", archive)
-	run(dir, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, source)
-	return binary, err
+	for version, from := range map[string]string{"old": dir, "new": "../.."} {
+		run(from, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binaries[version], source)
+	}
+	return binaries, err
 }
 
-// startOld starts a process of the release whose periods begin at start. The returned function makes a call in it, and
-// returns the number or "error: …".
-func startOld(t *testing.T, binary, addr string, start int64, withLedger bool) func(call string) string {
+// startProcess starts a process whose periods begin at start. The returned function makes a call in it, and returns the
+// number or "error: …".
+func startProcess(t *testing.T, binary, addr string, start int64, withLedger bool) func(call string) string {
 	cmd := exec.Command(binary, addr, fmt.Sprint(start), fmt.Sprint(withLedger))
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
@@ -77,51 +77,6 @@ func startOld(t *testing.T, binary, addr string, start int64, withLedger bool) f
 	}
 }
 
-// A ledger is the one of the old process.
-type ledger struct{ rdb *redis.Client }
-
-func (l ledger) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
-	return l.rdb.Eval(ctx, `local last = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), tonumber(ARGV[1]))
-redis.call('SET', KEYS[1], string.format('%.0f', last + ARGV[2]))
-return last`, []string{"ledger:" + r.Series + r.Period}, r.Above, r.N).Int64()
-}
-
-// startNew is startOld for a generator of this version.
-func startNew(t *testing.T, addr string, withLedger bool) func(call string) string {
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { _ = rdb.Close() })
-	opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithRetention(9)}
-	if withLedger {
-		opts = append(opts, serial.WithLedger(ledger{rdb}, 5))
-	}
-	gen, err := serial.New(rdb, opts...)
-	require.NoError(t, err)
-	return func(call string) string {
-		var number serial.Number
-		var err error
-		switch call {
-		case "next":
-			number, err = gen.NextNumber(t.Context(), "IS")
-		case "once 7":
-			number, err = gen.NextOnce(t.Context(), "IS", "id7")
-		case "peek":
-			number, err = gen.Peek(t.Context(), "IS")
-		case "history":
-			_, err = gen.History(t.Context(), "IS", 3)
-		case "audit":
-			report, e := gen.Audit(t.Context(), "IS", serial.On(2021, time.October, 24), func(yield func(string, error) bool) {
-				_ = yield("IS202110241000", nil) && yield("IS202110241001", nil)
-			})
-			require.True(t, report.Clean(), report)
-			err = e
-		}
-		if err != nil {
-			return "error: " + err.Error()
-		}
-		return number.String()
-	}
-}
-
 // startServer starts a Redis in memory at noon on 24 October 2021, in UTC.
 func startServer(t *testing.T) *miniredis.Miniredis {
 	m := miniredis.RunT(t)
@@ -132,7 +87,7 @@ func startServer(t *testing.T) *miniredis.Miniredis {
 
 // A process of the release and one of this version make calls in turn. The release writes the record, and this version
 // takes it over with the first number that it issues. The result of a step is a number, a part of an error, or nothing.
-func testInTurn(t *testing.T, binary string) {
+func testInTurn(t *testing.T, binaries map[string]string) {
 	for name, c := range map[string]struct {
 		start      int64 // of the old process
 		withLedger bool
@@ -162,8 +117,11 @@ func testInTurn(t *testing.T, binary string) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := startServer(t)
-			calls := map[string]func(string) string{"old": startOld(t, binary, m.Addr(), c.start, c.withLedger),
-				"new": startNew(t, m.Addr(), c.withLedger), "plain": startNew(t, m.Addr(), false)}
+			calls := map[string]func(string) string{
+				"old":   startProcess(t, binaries["old"], m.Addr(), c.start, c.withLedger),
+				"new":   startProcess(t, binaries["new"], m.Addr(), 1, c.withLedger),
+				"plain": startProcess(t, binaries["new"], m.Addr(), 1, false),
+			}
 			for step := range strings.SplitSeq(c.steps, ", ") {
 				what, want, _ := strings.Cut(step, " = ")
 				who, what, _ := strings.Cut(what, " ")
@@ -189,15 +147,18 @@ func testInTurn(t *testing.T, binary string) {
 }
 
 // Processes of both versions run at once: no number comes twice, and this version has no errors.
-func testAtOnce(t *testing.T, binary string) {
+func testAtOnce(t *testing.T, binaries map[string]string) {
 	for _, withLedger := range []bool{false, true} {
 		m := startServer(t)
-		old, old2 := startOld(t, binary, m.Addr(), 1, withLedger), startOld(t, binary, m.Addr(), 1, withLedger)
-		got := map[string]int{old("next"): 1}
+		var processes []func(string) string
+		for _, version := range []string{"old", "old", "new", "new"} {
+			processes = append(processes, startProcess(t, binaries[version], m.Addr(), 1, withLedger))
+		}
+		old, got := processes[0], map[string]int{}
+		got[old("next")]++
 		var mu sync.Mutex
 		var all sync.WaitGroup
-		for i, next := range []func(string) string{old, old2, startNew(t, m.Addr(), withLedger),
-			startNew(t, m.Addr(), withLedger)} {
+		for i, next := range processes {
 			all.Go(func() {
 				time.Sleep(time.Duration(i) * 5 * time.Millisecond)
 				for range 200 {

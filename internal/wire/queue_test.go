@@ -1,17 +1,13 @@
 package wire_test
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"math"
-	"net"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial/internal/wire"
@@ -21,16 +17,16 @@ import (
 // pipelines in the order of their arrival, and a pipeline must begin exactly when a slot is free.
 func TestQueue(t *testing.T) {
 	playAll(t, map[string]string{
-		"callers share the next pipeline": "occupy; go call k merge → 1; go call k' merge → 2; go join k → 3; " +
-			"join other → nothing; answer → k; go call k'' merge → 4; answer → k",
+		"callers share the next pipeline": "occupy; go call k:merge → 1; go call k':merge → 2; " +
+			"answer → k; go call k'':merge → 3; answer → k",
 		"a pipeline has room for four items": "occupy; queue 0 1 2 3 4 5 6 7 8 9 →; answer → 0 1 2 3; answer → 4 5 6 7; " +
 			"answer → 8 9",
 		"a caller sends its item itself only if there is a slot": "trip 1ms; delay 1ms; queue a b; sleep 1ms; delay 0s; " +
-			"sleep 1ms → a / b; most 2; hold; go alone alone → 1, after 1ms; sent → alone; go alone k → 1, after 1ms; " +
-			"sleep 1ms →; answer → k; queue waits →; most 8; go alone last → 1; sent → waits last",
+			"sleep 1ms → a / b; set most 2; hold; go alone alone → 1, after 1ms; sent → alone; go alone k → 1, after 1ms; " +
+			"sleep 1ms →; answer → k; queue waits →; set most 8; go alone last → 1; sent → waits last",
 		"the first round trip is long, so more slots are free": "occupy; queue 1 2 3 4 5 6 7 8 9 a b c; " +
 			"sleep 4ms →; answer → 1 2 3 4; sleep 2ms → (5 6 7 8 / 9 a b c|9 a b c / 5 6 7 8)",
-		"a second pipeline begins if more items wait than are in the first": "together 9; occupy; queue 1 2 →; " +
+		"a second pipeline begins if more items wait than are in the first": "set together 9; occupy; queue 1 2 →; " +
 			"queue 3 → 1 2 3; queue 4 →; answer → 4; answer →; queue 5 6 →; queue 7 → 5 6 7; answer →; queue 8 9 a →; " +
 			"queue b → 8 9 a b",
 		"pipelines get their replies in time": "trip 100us; occupy; queue 1 2 3 4 5 6 7 8 9 a b c; sleep 3ms →; " +
@@ -38,30 +34,32 @@ func TestQueue(t *testing.T) {
 		"the oldest pipeline has stalled and loses its slot": "trip 300us; occupy; sleep 5ms; queue second third → second; " +
 			"sleep 4ms → third; queue fourth →; answer →; answer → fourth",
 
-		"a pipeline waits for a connection until the first deadline": "occupy; start a 10s; start b 11s; start c 11001ms; " +
-			"start d 9s; answer → a b d; answer → c",
-		"a started item is not shared": "occupy; start k merge; go call k' merge → 2; answer → k k",
-		"a deadline passes": "trip 100ms; hold; queue 1 2 3 4 5 6 7; go alone k 1s → no answer in time.*, after 1s.*; " +
+		"a pipeline waits for a connection until the first deadline": "occupy; queue a:10s b:11s c:11001ms; " +
+			"queue d:9s; answer → a b d; answer → c",
+		"a started item is not shared": "occupy; queue k:merge; go call k':merge → 2; answer → k k",
+		"a deadline passes": "trip 100ms; hold; queue 1 2 3 4 5 6 7; go alone k:1s → no answer in time.*, after 1s.*; " +
 			"sleep 1100ms; item k → serial: Redis failed: no answer in time.*; sent → 1 / 2 / 3 / 4 / 5 / 6 / 7; release →",
-		"a deadline passes, and no timer has fired": "occupy; start k 1ms; queue behind; sleep 1ms; release → behind; " +
+		"a deadline passes, and no timer has fired": "occupy; queue k:1ms behind; sleep 1ms; release → behind; " +
 			"item k → serial: Redis failed: no answer in time.*",
 		"a caller joins that has less time": "trip 100ms; hold; queue 1 2 3 4 5 6 7; " +
-			"go alone k merge → 1, after 2s: leave, done, left 1; " +
-			"go alone k' merge 1s → no answer in time.*, after 1s; sleep 2s; release",
+			"go alone k:merge → 1, after 2s: leave, done, left 1; " +
+			"go alone k':merge:1s → no answer in time.*, after 1s; sleep 2s; release",
 		"callers wait for the deadline of the first": "occupy; " +
-			"go alone k merge 1ms → no answer in time.*, after 1ms: leave; " +
-			"go alone k' merge 2ms → no answer in time.*, after 1ms; go alone k'' merge 1h → 1, after 2ms; sleep 2ms; release",
-		"the first caller is canceled": "occupy; go call k merge 1ms → context canceled: leave; " +
-			"go alone k' merge 2ms → no answer in time.*, after 1ms; cancel; sleep 2ms; release",
-		"callers leave": "trip 100ms; hold; queue 1 2 3 4 5 6 7; go call left merge → context canceled: leave.*; " +
-			"go call left' merge → context canceled; go call stays merge → context canceled: leave; " +
-			"go alone stays' merge → 2, after 50ms; sent → 1 / 2 / 3 / 4 / 5 / 6 / 7; cancel; sleep 50ms; " +
+			"go alone k:merge:1ms → no answer in time.*, after 1ms: leave; " +
+			"go alone k':merge:2ms → no answer in time.*, after 1ms; go alone k'':merge:1h → 1, after 2ms; sleep 2ms; release",
+		"the first caller leaves": "occupy; go call k:merge:1ms:leave=500us → deadline exceeded.*: leave; " +
+			"go alone k':merge:2ms → no answer in time.*, after 1ms; sleep 2ms; release",
+		"all callers leave": "trip 100ms; hold; queue 1 2 3 4 5 6 7; " +
+			"go call left:merge:leave=1ms → deadline exceeded.*; go call left':merge:leave=1ms → deadline exceeded.*; " +
+			"go call stays:merge:leave=1ms → deadline exceeded.*; go alone stays':merge → 2, after 50ms; " +
+			"sent → 1 / 2 / 3 / 4 / 5 / 6 / 7; sleep 50ms; " +
 			"item left → no answer in time.*: leave, leave, done, left [01], left [01]; release → stays; " +
 			"item stays → 2: leave, done, left 0",
 		// The caller of a repeated item is still waiting. Callers must join the item that was queued later.
-		"an item is repeated": "trip 1ms; most 2; reply LOADING Redis; hold; go call k merge 2s → 1, after 10ms; sent → k; " +
-			"queue between →; answer → between; go call k' merge → 2, after 10ms; sleep 10ms →; answer → k; " +
-			"go call k'' merge → 3; answer → k",
+		"an item is repeated": "trip 1ms; set most 2; reply LOADING Redis; hold; " +
+			"go call k:merge:2s → 1, after 10ms; sent → k; queue between →; answer → between; " +
+			"go call k':merge → 2, after 10ms; sleep 10ms →; answer → k; " +
+			"go call k'':merge → 3; answer → k",
 	})
 }
 
@@ -82,7 +80,8 @@ func TestAnsweredCallersShare(t *testing.T) {
 					for range i % 3 {
 						runtime.Gosched()
 					}
-					n, err := x.do(t.Context(), x.newCall("k", "merge"))
+					n := 0
+					_, err := fmt.Sscan(x.call(t.Context(), "k:merge"), &n)
 					require.NoError(t, err)
 					numbers[n-1] = n
 				}
@@ -93,32 +92,6 @@ func TestAnsweredCallersShare(t *testing.T) {
 		least = min(least, len(x.arrived()))
 	}
 	require.Less(t, least, rounds*3/2)
-}
-
-// A real connection has room for more items than one in memory, about which nothing is known. If pipelines are short,
-// more of them must be in flight, but at most one for every two connections.
-func TestCapacity(t *testing.T) {
-	options := func(connections int) *redis.Options {
-		return &redis.Options{Addr: "127.0.0.1:1", PoolSize: connections}
-	}
-	inMemory := func(connections int) *redis.Client {
-		opt := options(connections)
-		opt.Dialer = func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF }
-		return redis.NewClient(opt)
-	}
-	for _, test := range []struct {
-		client         *redis.Client
-		together, most int
-	}{
-		{redis.NewClient(options(1000)), wire.MaxTogether, wire.MaxInFlight},
-		{redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}}),
-			wire.MaxTogether, wire.MaxInFlight},
-		{inMemory(1), 4, wire.MaxInFlight}, {inMemory(40), 4, 20}, {inMemory(1000), 4, 4 * wire.MaxInFlight},
-	} {
-		defer test.client.Close()
-		n := wire.New(test.client, wire.Replicas{}, func() any { return nil }).Node(t.Context(), "")
-		require.Equal(t, []int{test.together, test.most}, []int{*n.Together(), *n.MaxPipelines()})
-	}
 }
 
 // The number of pipelines in flight must depend on the minimum round-trip time of recent calls that got replies, and on
