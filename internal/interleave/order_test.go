@@ -1,13 +1,12 @@
 package interleave
 
 import (
+	"cmp"
 	"fmt"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,233 +16,169 @@ import (
 
 // An event is what may happen next.
 type event struct {
-	what         string
-	process      int
-	command      int  // index of the process's command that it concerns
-	thenMidnight bool // midnight comes as well
+	what    string
+	process int
+	command string // that the process has not sent yet
 }
 
 const (
 	proceeds     = "proceeds" // with its command
-	crashes      = "crashes before it"
-	crashesAfter = "crashes after it" // the reply is lost
-	suspends     = "is suspended"     // until the other processes have ended
-	suspendsLong = "is suspended, and then crashes"
+	crashes      = "crashes before"
+	crashesAfter = "crashes after" // the reply is lost
+	suspends     = "is suspended"  // until the other processes have ended
+	suspendsLong = "is suspended, and crashes later"
 	dayEnds      = "midnight"
 	loses        = "data is lost"
-	denies       = "from now on without " // and the name of a command
-	deniesOnce   = "once without "
 
 	// The context of the process's call ends, and the process lives on:
-	cancels         = "cancels before it is sent"
-	cancelsInFlight = "cancels while it is in flight" // it runs once the process has nothing else to send
-	cancelsHanging  = "cancels, and it hangs"         // it runs when the other processes have ended
-	cancelsAfter    = "cancels after it"              // the reply comes once the process has nothing else to send
-	arrives         = "arrives"                       // the command or the reply that the call did not wait for
+	cancelsInFlight = "cancels during" // the command runs once the process has nothing else to send
+	cancelsAfter    = "cancels after"  // the reply comes once the process has nothing else to send
 )
 
-// commands are those that a script or the lock may need.
-var commands = []string{"EVALSHA", "SET", "TIME", "GET", "HGET", "HMGET", "HSET", "HDEL", "INCRBY", "PTTL", "EXPIREAT",
-	"DEL", "INFO"}
-
-// explore runs a setting in every order, or in some: then each run begins with one of the untried choices, picked at
-// random. Of two orders that lead to the same state it runs one to the end. It returns the number of runs, and of
-// choices that are left.
-func (s setting) explore(t *testing.T, most int, random *rand.Rand) (runs, untried int) {
-	seen, todo := map[string]bool{}, [][]event{nil} // how runs begin
-	for ; len(todo) > 0 && runs < most; runs++ {
-		i := random.IntN(len(todo))
-		begin := todo[i]
-		todo[i] = todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		s.run(t, slices.ContainsFunc(begin, event.hasMidnight), func(r *run, events []event) *event {
-			step := len(r.events)
-			switch {
-			case step < len(begin) && slices.Contains(events, begin[step]): // missing if a wait took longer this time
-				return &begin[step]
-			case step < len(begin) || r.faulty >= 0:
-				return &events[0]
-			}
-			state := r.state()
-			if seen[state] {
-				return nil
-			}
-			seen[state] = true
-			for _, other := range events[1:] {
-				todo = append(todo, append(slices.Clone(r.events), other))
-			}
-			return &events[0]
-		})
-	}
-	return runs, len(todo)
+// faults are the events of each fault that concern the command of a process.
+var faults = map[string][]string{
+	crash:  {crashes, crashesAfter, suspends, suspendsLong},
+	cancel: {cancelsInFlight, cancelsAfter},
+	// These are the commands that a script or the lock may need.
+	deny: {"EVALSHA", "SET", "TIME", "GET", "HGET", "HMGET", "HSET", "HDEL", "INCRBY", "PTTL", "EXPIREAT", "DEL", "INFO"},
 }
 
-// run runs a setting once. choose returns the next event, or nil if nothing is to be held back any more.
-func (s setting) run(t *testing.T, midnight bool, choose func(r *run, events []event) *event) {
+// run runs a setting once, and returns how other runs can begin. There are none from a state that was seen before, as
+// all runs continue in the same way from there.
+func (s setting) run(t *testing.T, begin []event, seen map[string]bool) (others [][]event) {
 	race.Bubble(t, func(t *testing.T) {
-		r := s.start(t, midnight)
+		r := s.start(t)
 		defer r.close(t)
 		for {
 			require.Less(t, len(r.events), 10_000, "a process waits for ever")
-			r.awaitCommands(t)
-			events := r.next()
+			r.await(t, func(i int, p *process) bool {
+				return p.done || p.crashed || slices.ContainsFunc(r.held, func(c *heldCommand) bool { return c.process == i })
+			})
+			events, step := r.next(), len(r.events)
 			if len(events) == 0 {
 				break
 			}
-			e := choose(r, events)
-			if e == nil {
-				break
+			if step < len(begin) {
+				if slices.Contains(events, begin[step]) { // missing if a wait took longer this time
+					events = begin[step:]
+				}
+			} else if state := r.state(); r.met != nil || !seen[state] {
+				seen[state] = true
+				for _, other := range events[1:] {
+					others = append(others, append(slices.Clone(r.events), other))
+				}
 			}
-			r.apply(*e)
+			r.apply(events[0])
 		}
 		r.finish(t)
 	})
 	if t.Failed() {
 		t.FailNow()
 	}
-}
-
-// awaitCommands lets time pass until a command of every process is held back, unless it has crashed or is done. Once a
-// call was canceled, one command is enough: the time that passes is then what the other process waits.
-func (r *run) awaitCommands(t *testing.T) {
-	r.await(t, func(p *process) bool {
-		r.nextDay = r.nextDay || !time.Now().Before(r.midnightAt)
-		return p.done || p.crashed || len(p.held) > 0 ||
-			r.fault == cancel && r.faulty >= 0 && len(r.nextAfterCancel()) > 0
-	})
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range r.processes { // those of one instant come in any order
-		slices.SortFunc(p.held, func(a, b *heldCommand) int { return strings.Compare(a.name, b.name) })
-	}
+	return others
 }
 
 // next returns the events that are possible now, none if the run is over.
 func (r *run) next() (all []event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.fault == cancel && r.faulty >= 0 {
-		return r.nextAfterCancel()
+	slices.SortStableFunc(r.held, func(a, b *heldCommand) int { // those of one instant come in any order
+		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.process, b.process), strings.Compare(a.name, b.name))
+	})
+	if r.met != nil {
+		return r.nextAfterFault()
 	}
-	others := false
-	for i, p := range r.processes {
-		others = others || i > 0 && !p.done && !r.processes[0].done
-		for nth := range p.held {
-			late := nth > 0 && r.has["midnight"] // a lock is released late in settings without midnight
-			if !p.crashed && i != r.suspended && !late {
-				all = append(all, event{what: proceeds, process: i, command: nth})
-			}
-		}
+	for _, c := range r.held {
+		all = append(all, event{proceeds, c.process, c.name})
 	}
-	if i := r.faulty; i >= 0 && len(r.processes[i].held) > 0 {
-		switch {
-		case i == r.suspended && (len(all) == 0 || r.crashes && time.Since(r.faultAt) > expiry-500*time.Millisecond):
-			r.suspended = -1
-			return []event{{what: proceeds, process: i}}
-		case i != r.suspended && r.crashes:
-			return []event{{what: crashes, process: i}}
-		}
+	if len(all) == 0 {
+		return nil
 	}
-	if len(all) == 0 || r.faulty >= 0 {
-		return all
-	}
-	if r.has["midnight"] && !r.nextDay {
+	if r.has("midnight") && !r.nextDay() {
 		all = append(all, event{what: dayEnds})
 	}
-	if !r.isLost && (r.fault == loseCounter && r.redis.Exists(r.counter()) ||
-		r.fault == loseAll && r.redis.Exists(r.record())) {
+	if (r.fault == loseCounter || r.fault == loseAll) && !r.isLost && r.redis.Exists(r.counter()) {
 		all = append(all, event{what: loses})
 	}
-	for i, p := range r.processes {
-		if len(p.held) > 0 && !p.done && (others || len(r.processes) == 1) {
-			all = append(all, r.faults(i)...)
+	if slices.ContainsFunc(r.processes, func(p *process) bool { return p.done }) {
+		return all // nobody is left whom a fault could concern
+	}
+	for _, c := range r.held {
+		for _, what := range faults[r.fault] {
+			all = append(all, event{what, c.process, c.name})
 		}
 	}
 	return all
 }
 
-// faults returns what may go wrong at a process's command.
-func (r *run) faults(i int) (all []event) {
-	var whats []string
-	switch {
-	case r.fault == cancel:
-		whats = []string{cancels, cancelsInFlight, cancelsHanging, cancelsAfter}
-	case r.fault == deny:
-		for _, command := range commands {
-			whats = append(whats, deniesOnce+command, denies+command)
-		}
-	case r.fault == crash && r.has["midnight"] && r.has["ledger"]: // the others are in settings with one of both
-		whats = []string{crashes}
-	case r.fault == crash:
-		whats = []string{crashes, crashesAfter, suspends, suspendsLong}
-	}
-	for _, what := range whats {
-		all = append(all, event{what: what, process: i})
-		if r.has["midnight"] && !r.nextDay && !r.has["ledger"] {
-			all = append(all, event{what: what, process: i, thenMidnight: true})
+// nextAfterFault returns the event that follows after a fault. There is only one, because commands then proceed as they
+// came, but right after the fault it may be midnight instead. The caller holds mu.
+func (r *run) nextAfterFault() (all []event) {
+	var waiting []event
+	idle := true // the process that met the fault has nothing to send
+	for _, c := range r.held {
+		e := event{proceeds, c.process, c.name}
+		switch {
+		case r.processes[c.process].crashed:
+		case c.late, r.suspended && c.process == r.met.process:
+			waiting = append(waiting, e)
+		default:
+			all = append(all, e)
+			idle = idle && c.process != r.met.process
 		}
 	}
-	return all
+	later := r.met.what == suspendsLong
+	wakes := len(all) == 0 || later && time.Since(r.faultAt) > expiry-500*time.Millisecond
+	if len(waiting) > 0 && (r.suspended && wakes || !r.suspended && idle) {
+		all = waiting
+		if later {
+			all[0].what = crashesAfter
+		}
+	}
+	if len(all) > 0 && r.has("midnight") && !r.nextDay() && r.events[len(r.events)-1] == *r.met {
+		return []event{all[0], {what: dayEnds}}
+	}
+	return all[:min(len(all), 1)]
 }
-
-// nextAfterCancel returns the one event that can follow once a call was canceled: commands proceed in the order in
-// which they came. The caller holds mu.
-func (r *run) nextAfterCancel() []event {
-	next, first, othersDone := -1, 0, true
-	for i, p := range r.processes {
-		if len(p.held) > 0 && (next < 0 || p.held[0].count < first) {
-			next, first = i, p.held[0].count
-		}
-		othersDone = othersDone && (i == r.faulty || p.done)
-	}
-	switch {
-	case r.inTransit != nil && !r.arrivesAll && len(r.processes[r.faulty].held) > 0:
-		return []event{{what: proceeds, process: r.faulty}}
-	case r.inTransit != nil && (!r.arrivesAll || next < 0 && othersDone):
-		return []event{{what: arrives, process: r.faulty}}
-	case next >= 0:
-		return []event{{what: proceeds, process: next}}
-	}
-	return nil
-}
-
-// hasMidnight reports whether midnight comes in the event.
-func (e event) hasMidnight() bool { return e.what == dayEnds || e.thenMidnight }
 
 // apply lets an event happen.
 func (r *run) apply(e event) {
-	r.mu.Lock()
-	p, name := r.processes[e.process], ""
-	if len(p.held) > 0 {
-		name = p.held[e.command].name
-	}
-	r.events = append(r.events, e)
-	r.trace = append(r.trace, fmt.Sprintf("%d %s (%s; before that %s)", e.process, e.what, name, p.lastReply))
-	r.nextDay = r.nextDay || e.hasMidnight()
-	switch e.what {
-	case dayEnds:
-	case loses:
-		r.lose(map[string]string{loseCounter: r.counter()}[r.fault])
-	case arrives:
-		r.inTransit.resume <- arrives
-		r.inTransit = nil
-	default:
-		if e.what != proceeds && r.faulty < 0 {
-			r.faulty, r.faultAt = e.process, time.Now()
-			r.crashes, r.arrivesAll = e.what == suspendsLong, e.what == cancelsHanging
-		}
-		if e.what == suspends || e.what == suspendsLong {
-			r.suspended = e.process
-			break
-		}
-		p.held[e.command].resume <- e.what
-		p.held = slices.Delete(p.held, e.command, e.command+1)
-	}
-	r.mu.Unlock()
-	if e.hasMidnight() {
-		synctest.Wait()
+	if e.what == dayEnds {
 		sleepToMidnight()
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+	switch e.what {
+	case dayEnds:
+		return
+	case loses:
+		r.lose()
+		return
+	}
+	r.suspended = r.suspended && e.process != r.met.process
+	if e.what != proceeds && r.met == nil {
+		r.met, r.faultAt = &e, time.Now()
+	}
+	p := r.processes[e.process]
+	i := slices.IndexFunc(r.held, func(c *heldCommand) bool { return c.process == e.process && c.name == e.command })
+	p.crashed = p.crashed || e.what == crashes || e.what == crashesAfter
+	switch e.what {
+	case suspends, suspendsLong:
+		r.suspended = true
+		return
+	case crashes:
+		return
+	case cancelsInFlight:
+		p.cancel()
+		r.held[i].late = true
+		return
+	}
+	if r.fault == deny && e.what != proceeds {
+		r.redis.Deny(e.what)
+	}
+	r.held[i].resume <- e.what
+	r.held = slices.Delete(r.held, i, i+1)
 }
 
 // sleepToMidnight lets time pass until the next day has begun.
@@ -251,7 +186,8 @@ func sleepToMidnight() {
 	time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour + 100*time.Millisecond)))
 }
 
-var instants = regexp.MustCompile(`\b\d{12,13}\b|"(seconds|micros)":\d+`)
+// volatile matches what differs between runs in the same state: instants, and the values of locks.
+var volatile = regexp.MustCompile(`\b\d{12,13}\b|"(seconds|micros)":\d+|[\w+/]{22}==`)
 
 // state returns everything that the rest of a run depends on. It has the day, but not the time: a run takes less than
 // the lock's expiry unless a process crashes or is suspended. Which process is which makes no difference, unless they
@@ -259,32 +195,19 @@ var instants = regexp.MustCompile(`\b\d{12,13}\b|"(seconds|micros)":\d+`)
 func (r *run) state() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	keys := r.redis.Dump()
-	text := func(order ...int) string {
-		var b strings.Builder
-		fmt.Fprintln(&b, r.nextDay, r.isLost, r.lostPlain)
-		for _, e := range r.explained {
-			fmt.Fprintln(&b, e.Start, e.First, e.Last, e.Reason)
-		}
-		for _, i := range order {
-			p := r.processes[i]
-			if r.fault != crash && r.fault != cancel { // what a generator remembers makes a difference then
-				fmt.Fprintln(&b, p.results)
-			}
-			for _, c := range p.held {
-				b.WriteString(c.name + ",")
-			}
-			fmt.Fprintln(&b, p.done, p.issued, p.lastReply)
-		}
-		all := instants.ReplaceAllString(b.String()+keys, "T")
-		for token, owner := range r.owners {
-			all = strings.ReplaceAll(all, token, fmt.Sprintf("<%d>", slices.Index(order, owner)))
-		}
-		return all
+	processes := make([]string, len(r.processes))
+	for i, p := range r.processes {
+		processes[i] = fmt.Sprintln(p.results, p.replies, p.done)
 	}
-	order := []int{0, 1, 2}[:len(r.processes)]
-	if len(order) != 2 || r.has["mixed"] || r.has["two starts"] || r.has["Raise"] || r.has["Takeover"] {
-		return text(order...)
+	for _, c := range r.held {
+		processes[c.process] += c.name + ","
 	}
-	return min(text(0, 1), text(1, 0))
+	if !r.has("mixed", "two starts", "Raise", "Takeover") {
+		slices.Sort(processes)
+	}
+	text := fmt.Sprintln(r.nextDay(), r.isLost, r.lostPlain, processes)
+	for _, e := range r.explained {
+		text += fmt.Sprintln(e.Start, e.First, e.Last, e.Reason)
+	}
+	return volatile.ReplaceAllString(text+r.redis.Dump(), "*")
 }
