@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redistest"
 )
 
 // A kind is a period length with a matching template.
@@ -63,6 +64,16 @@ func TestPeriods(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The counter of Never expires at the end of the year 9999, which miniredis and go-redis cannot represent as a duration.
+func TestExpiryOfNever(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	gen := newGenerator(t, rdb, endless.opts...)
+	_, _, end := gen.Scheme().Period(serial.At(time.Now()))
+	require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+	expiry := must(rdb.Do(t.Context(), "PEXPIRETIME", "serial:{IS}:all").Int64())
+	require.Equal(t, end.UnixMilli(), expiry)
 }
 
 // requireExpiry requires that a key expires at an instant.

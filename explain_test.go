@@ -268,11 +268,6 @@ func TestUnusedWhileTheHookIsSlow(t *testing.T) {
 	})
 }
 
-func startOf(gen *serial.Generator, at time.Time) time.Time {
-	_, start, _ := gen.Scheme().Period(serial.At(at))
-	return start
-}
-
 // An explanation is made from two numbers. An audit of their period must accept it.
 func TestSchemeExplanation(t *testing.T) {
 	s := newScheme(t, serial.WithLocation(location(t, "America/Sao_Paulo")), serial.WithDayStart(4*time.Hour),

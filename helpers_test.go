@@ -1,7 +1,6 @@
 package serial_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -196,13 +195,6 @@ func inBubble(t *testing.T, f func(t *testing.T, m *simulation)) {
 // runInBubble runs f as a subtest in a bubble with a simulation.
 func runInBubble(t *testing.T, name string, f func(t *testing.T, m *simulation)) {
 	t.Run(name, func(t *testing.T) { inBubble(t, f) })
-}
-
-// runBoth runs f as two subtests, each in a bubble with a simulation: without the named feature, and with it.
-func runBoth(t *testing.T, name string, f func(t *testing.T, m *simulation, with bool)) {
-	for _, with := range []bool{false, true} {
-		runInBubble(t, fmt.Sprintf("%s: %v", name, with), func(t *testing.T, m *simulation) { f(t, m, with) })
-	}
 }
 
 // requireExpiries requires that every key has an expiry.
@@ -433,58 +425,6 @@ func (s *series) keys() []string {
 		time.Sleep(time.Millisecond)
 	}
 	return slices.DeleteFunc([]string{s.record, s.counter, lock}, missing)
-}
-
-// A journal records the numbers that were issued to concurrent callers, and the times of their calls.
-type journal struct {
-	layout  string // of printed dates; "" for those of days
-	mu      sync.Mutex
-	entries []entry
-}
-
-type entry struct {
-	serial.Number
-	before, after time.Time // of the call
-}
-
-// next issues a number, records it, and returns the duration of the call.
-func (j *journal) next(ctx context.Context, gen *serial.Generator, typ string) (time.Duration, error) {
-	before := time.Now()
-	n, err := gen.NextNumber(ctx, typ)
-	after := time.Now()
-	if err == nil {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.entries = append(j.entries, entry{n, before, after})
-	}
-	return after.Sub(before), err
-}
-
-// check requires that no number was issued twice, that the date of each number is a date at which its call ran, and
-// that a call which began after another call had returned was issued a larger number. It returns the sorted sequences
-// of each date.
-func (j *journal) check(t *testing.T, loc *time.Location) map[string][]int64 {
-	t.Helper()
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	layout, dates := cmp.Or(j.layout, "20060102"), map[string][]int64{}
-	slices.SortFunc(j.entries, func(a, b entry) int { return strings.Compare(a.String(), b.String()) })
-	earliest := time.Now() // end of a call with a greater number
-	for i, e := range slices.Backward(j.entries) {
-		date := e.Date.Format(layout)
-		require.True(t, i == 0 || j.entries[i-1].String() != e.String(), "%s was issued twice", e)
-		require.LessOrEqual(t, e.before.In(loc).Format(layout), date, "%s", e)
-		require.GreaterOrEqual(t, e.after.In(loc).Format(layout), date, "%s", e)
-		require.False(t, e.before.After(earliest), "a greater number than %s was issued before %v", e, e.before)
-		if e.after.Before(earliest) {
-			earliest = e.after
-		}
-		dates[date] = append(dates[date], e.Seq)
-	}
-	for _, seqs := range dates {
-		slices.Sort(seqs)
-	}
-	return dates
 }
 
 // A spyLedger records its reservations.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -192,6 +193,19 @@ func testShared(t *testing.T, b backend) {
 		s.play("set counter 5; next FA lost")
 		require.ErrorContains(t, errOf(s.gen.Next(t.Context(), "FA")), "-shared FA SEQ")
 		s.play("raise FA 204; next AV 205")
+	})
+
+	run("many types at once", func(t *testing.T, s *series) {
+		numbers := make([]serial.Number, 100)
+		var wg sync.WaitGroup
+		for i := range numbers {
+			wg.Go(func() { numbers[i], _ = s.gen.NextNumber(t.Context(), fmt.Sprint("T", i%10)) })
+		}
+		wg.Wait()
+		slices.SortFunc(numbers, func(a, b serial.Number) int { return int(a.Seq - b.Seq) })
+		for i, n := range numbers {
+			require.EqualValues(t, i+1, n.Seq)
+		}
 	})
 
 	run("a floor and a ledger", func(t *testing.T, s *series) {

@@ -63,8 +63,8 @@ func (s setting) has(words ...string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(s.words, word) })
 }
 
-// explore runs settings in every order. Unless SERIAL_TEST_LONG is set, it runs only some of the orders: each run
-// begins with an untried choice, picked at random. A setting is described by a text such as "2 ledger, opened", which
+// explore runs settings in every order. Without SERIAL_TEST_LONG, and with more than two processes, it runs only some of
+// the orders: each run begins with an untried choice, picked at random. A setting is described by a text such as "2 ledger, opened", which
 // has the count of numbers that each process requests, and the words.
 func explore(t *testing.T, processes int, fault string, settings ...string) {
 	if race.Enabled {
@@ -79,7 +79,10 @@ func explore(t *testing.T, processes int, fault string, settings ...string) {
 				require.True(t, rest == "" || slices.Contains(words, word), text)
 			}
 			most := 5
-			if redistest.Long() {
+			switch {
+			case redistest.Long() && processes > 2:
+				most = 25
+			case redistest.Long():
 				most = 1e9
 			}
 			random, runs := redistest.Random(t), 0
@@ -140,4 +143,9 @@ func TestInterleavingsWhereACommandIsDenied(t *testing.T) {
 		"1 ledger, opened, midnight", "1 Raise, opened", "1 Raise, ledger", "1 Prepare, opened",
 		"1 Prepare, ledger", "1 NextOnce, ledger, opened")
 	explore(t, 2, deny, "1 NextOnce")
+}
+
+// More processes run in some of the possible orders.
+func TestSomeInterleavings(t *testing.T) {
+	explore(t, 3, crash, "2 midnight", "2 midnight, ledger", "2 midnight, year", "2 midnight, ledger, year")
 }
