@@ -211,6 +211,7 @@ func (s *clockSeries) at(time string) { s.SetTime(utc(s.t, time)) }
 // The clock of Redis is ahead, and then an operator raises the counter with the right clock. The days that were opened
 // too early must be lost, and the days before them must be new. Raise of a generator without a ledger must not stop the
 // use of the ledger, even if the current period lies in the future. TestSerialScript in internal/series covers more.
+// Guarantees: day-between.
 func TestLabelsAfterAFastClock(t *testing.T) {
 	s := newClockSeries(t)
 	gens := map[string]*serial.Generator{"gen": s.generator(), "ledger": s.generator(ledgerIf(true, 10)...)}
