@@ -24,37 +24,44 @@ func TestUpgrade(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the release is not built with -short")
 	}
-	binaries, err := build(t.TempDir())
-	if err != nil && os.Getenv("CI") == "" {
+	dir := t.TempDir()
+	binaries := map[string]string{"old": filepath.Join(dir, "old.exe"), "new": filepath.Join(dir, "new.exe")} // for Windows
+	require.NoError(t, build("../..", binaries["new"]))
+	if err := buildRelease(dir, binaries["old"]); err != nil && os.Getenv("CI") == "" {
 		t.Skip(err)
+	} else {
+		require.NoError(t, err)
 	}
-	require.NoError(t, err)
 	t.Run("in turn", func(t *testing.T) { testInTurn(t, binaries) })
 	t.Run("at once", func(t *testing.T) { testAtOnce(t, binaries) })
 }
 
-// build builds testdata/process.go in a folder, with the release ("old") and with this version ("new"). With -trimpath,
-// Go's build cache has the packages even if they were compiled in another folder.
-func build(dir string) (binaries map[string]string, err error) {
-	run := func(dir, name string, args ...string) string {
-		cmd := exec.Command(name, args...)
-		cmd.Dir = dir
-		out, e := cmd.CombinedOutput()
-		if e != nil {
-			err = errors.Join(err, fmt.Errorf("%s %v: %w\n%s", name, args, e, out))
-		}
-		return strings.TrimSpace(string(out))
-	}
-	archive := filepath.Join(dir, "release.tar")
-	binaries = map[string]string{"old": filepath.Join(dir, "old.exe"), "new": filepath.Join(dir, "new.exe")} // for Windows
+// build builds testdata/process.go with the code in a folder. With -trimpath, Go's build cache has the packages even if
+// they were compiled in another folder.
+func build(code, binary string) error {
 	source, err := filepath.Abs("testdata/process.go")
-	commit := run("../..", "git", "log", "-1", "--format=%H", "--grep=^all: release 0.5.0$")
-	run("../..", "git", "archive", "-o", archive, commit)
-	run(dir, "tar", "-xf", archive)
-	for version, from := range map[string]string{"old": dir, "new": "../.."} {
-		run(from, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binaries[version], source)
+	_, e := run(code, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, source)
+	return errors.Join(err, e)
+}
+
+// buildRelease builds testdata/process.go with the code of the release, which it stores in a folder.
+func buildRelease(dir, binary string) error {
+	archive := filepath.Join(dir, "release.tar")
+	commit, err1 := run("../..", "git", "log", "-1", "--format=%H", "--grep=^all: release 0.5.0$")
+	_, err2 := run("../..", "git", "archive", "-o", archive, commit)
+	_, err3 := run(dir, "tar", "-xf", archive)
+	return errors.Join(err1, err2, err3, build(dir, binary))
+}
+
+// run runs a program in a folder, and returns what it prints.
+func run(dir, name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%s %v: %w\n%s", name, args, err, out)
 	}
-	return binaries, err
+	return strings.TrimSpace(string(out)), err
 }
 
 // startProcess starts a process whose periods begin at start. The returned function makes a call in it, and returns the
