@@ -25,7 +25,8 @@ func TestUpgrade(t *testing.T) {
 		t.Skip("the release is not built with -short")
 	}
 	dir := t.TempDir()
-	binaries := map[string]string{"old": filepath.Join(dir, "old.exe"), "new": filepath.Join(dir, "new.exe")} // for Windows
+	// Windows requires the extension.
+	binaries := map[string]string{"old": filepath.Join(dir, "old.exe"), "new": filepath.Join(dir, "new.exe")}
 	require.NoError(t, build("../..", binaries["new"]))
 	if err := buildRelease(dir, binaries["old"]); err != nil && os.Getenv("CI") == "" {
 		t.Skip(err)

@@ -45,10 +45,10 @@ func TestQueue(t *testing.T) {
 			"go alone k:merge → 1, after 2s: leave, done, left 1; " +
 			"go alone k':merge:1s → no answer in time.*, after 1s; sleep 2s; release",
 		"callers wait for the deadline of the first": "occupy; " +
-			"go alone k:merge:1ms → no answer in time.*, after 1ms: leave; " +
-			"go alone k':merge:2ms → no answer in time.*, after 1ms; go alone k'':merge:1h → 1, after 2ms; sleep 2ms; release",
+			"go alone k:merge:1ms → no answer in time.*, after 1ms: leave.*; " +
+			"go alone k':merge:2ms → no answer in time.*, after 1ms.*; go alone k'':merge:1h → 1, after 2ms; sleep 2ms; release",
 		"the first caller leaves": "occupy; go call k:merge:1ms:leave=500us → deadline exceeded.*: leave; " +
-			"go alone k':merge:2ms → no answer in time.*, after 1ms; sleep 2ms; release",
+			"go alone k':merge:2ms → no answer in time.*, after 1ms.*; sleep 2ms; release",
 		"all callers leave": "trip 100ms; hold; queue 1 2 3 4 5 6 7; " +
 			"go call left:merge:leave=1ms → deadline exceeded.*; go call left':merge:leave=1ms → deadline exceeded.*; " +
 			"go call stays:merge:leave=1ms → deadline exceeded.*; go alone stays':merge → 2, after 50ms; " +
@@ -64,13 +64,13 @@ func TestQueue(t *testing.T) {
 }
 
 // Ten goroutines on one thread call again as soon as they have their results, and some of them take a little longer.
-// They must share a pipeline, and each must get a different number. On a busy machine, the scheduler can interrupt a
-// goroutine, so the best of several attempts counts.
+// They must share a pipeline, and each must get a different number. Without time for these callers, there are more than
+// 500 pipelines. On a busy machine, the scheduler can interrupt a goroutine, so the best of several attempts counts.
 func TestAnsweredCallersShare(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const callers, rounds = 10, 100
 	least := math.MaxInt
-	for tries := 0; tries < 20 && least >= rounds*3/2; tries++ {
+	for tries := 0; tries < 20 && least >= rounds*3; tries++ {
 		x := newFixture(t)
 		numbers := make([]int, callers*rounds)
 		var all sync.WaitGroup
@@ -91,7 +91,7 @@ func TestAnsweredCallersShare(t *testing.T) {
 		require.NotContains(t, numbers, 0)
 		least = min(least, len(x.arrived()))
 	}
-	require.Less(t, least, rounds*3/2)
+	require.Less(t, least, rounds*3)
 }
 
 // The number of pipelines in flight must depend on the minimum round-trip time of recent calls that got replies, and on
