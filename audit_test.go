@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -350,6 +351,16 @@ func TestAuditAll(t *testing.T) {
 	require.Equal(t, []int{600, 600, 1000},
 		[]int{len(got.Periods[1].Beyond), len(got.Periods[2].Beyond), len(got.Foreign)})
 
+	var many []string
+	for day := range 18 {
+		many = append(many, numbers("IS", fmt.Sprint(20211101+day), 1, 600)...)
+	}
+	listed := 0
+	for _, r := range must(s.AuditAll("IS", last, used(many...))).Periods {
+		listed += len(r.Beyond)
+	}
+	require.Equal(t, 10_000, listed)
+
 	// Only the first 10,000 periods without numbers are listed, however many there are.
 	s = newScheme(t, serial.WithPeriod(serial.PerSecond), serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq:4}"))
 	last = []serial.Number{must(s.Parse("IS197101010000000001")), must(s.Parse("IS999801010000000001"))}
@@ -363,11 +374,16 @@ func TestAuditAll(t *testing.T) {
 // numbers. The explanations must be read last, when no other iterator is open.
 func TestAuditWhileIssuing(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.Client(), append(perYear, serial.WithRetention(5), serial.WithStart(3))...)
+		var reads atomic.Int64
+		gen := newGenerator(t, m.Client(counting(&reads, "evalsha")), append(perYear, serial.WithRetention(5),
+			serial.WithStart(3))...)
 		const year = 366 * 24 * time.Hour
 		issue := func() []string { return must(textsOf(gen.NextN(t.Context(), "IS", 3))) }
 		stored, open := issue(), false
-		explanations := serial.WithExplanations(func(func(serial.Explanation, error) bool) { require.False(t, open) })
+		explanations := serial.WithExplanations(func(func(serial.Explanation, error) bool) {
+			require.False(t, open)
+			require.Positive(t, reads.Load(), "the counters are read again before")
+		})
 		// meanwhile yields the stored numbers; those that are issued now, of which one is used twice; and more numbers.
 		meanwhile := func(pause time.Duration, more ...string) iter.Seq2[string, error] {
 			return func(yield func(string, error) bool) {
@@ -378,6 +394,7 @@ func TestAuditWhileIssuing(t *testing.T) {
 					yield(text, nil)
 				}
 				open = false
+				reads.Store(0)
 			}
 		}
 		r := must(gen.Audit(t.Context(), "IS", serial.At(time.Now()), meanwhile(0, "IS20000012"), explanations))

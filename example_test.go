@@ -9,6 +9,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +106,17 @@ func ExampleGenerator_NextOnce() {
 	// IS202110240001 <nil>
 }
 
+// A series that another system began today continues here.
+func ExampleGenerator_Raise() {
+	ctx, gen, server := setUp()
+	defer server.Stop()
+	fmt.Println(gen.Raise(ctx, "IS", 340)) // the other system's last number
+	fmt.Println(gen.Next(ctx, "IS"))
+	// Output:
+	// <nil>
+	// IS202110240341 <nil>
+}
+
 // A process with the wrong time zone has opened the day, so calls in processes with the right time zone fail.
 func ExampleGenerator_Takeover() {
 	ctx, wrong, server := setUp(serial.WithLocation(time.UTC))
@@ -123,6 +135,20 @@ func ExampleGenerator_Takeover() {
 	// true
 	// <nil>
 	// IS202110240002 <nil>
+}
+
+// A service has its own command. The errors of its generator contain the name of this command.
+func ExampleGenerator_ForProgram() {
+	ctx, gen, server := setUp()
+	defer server.Stop()
+	gen = gen.ForProgram("orders-serial", nil, serial.Hooks{})
+	must(gen.Next(ctx, "IS"))
+	server.Client().Del(ctx, "serial:{IS}:20211024") // the counter is lost
+	_, err := gen.Next(ctx, "IS")
+	_, advice, _ := strings.Cut(err.Error(), "; ")
+	fmt.Println(advice)
+	// Output:
+	// find the last number used, and run: orders-serial raise IS SEQ, where SEQ is the last number used of 2021-10-24, or 0
 }
 
 // In the evening, a job opens the next day. At midnight, no caller has to wait for a lock.
@@ -152,14 +178,24 @@ func ExampleGenerator_History() {
 	// 2021-10-24 512
 }
 
-// In JSON and as the argument of a query, a number is a string. Its digits can be stored as an integer, too.
+// In JSON, a number is a string, which its reader parses. As the argument of a query, it is also a string.
 func ExampleNumber_MarshalText() {
-	number := must(newOrders().Parse("IS202110240017"))
-	fmt.Println(string(must(json.Marshal(map[string]any{"number": number, "total": 4200}))))
+	orders := newOrders()
+	number := must(orders.Number("IS", serial.On(2021, time.October, 24), 17))
+	text := must(json.Marshal(map[string]any{"number": number, "total": 4200}))
+	fmt.Println(string(text))
+
+	var order struct{ Number string }
+	if err := json.Unmarshal(text, &order); err != nil {
+		log.Fatal(err)
+	}
+	n, err := orders.Parse(order.Number)
+	fmt.Println(n.Seq, n.Equal(number), err)
 	fmt.Println(number.Value()) // what the driver of a database receives
 	fmt.Println(number.Int64()) // in a column, it sorts in the order of issue
 	// Output:
 	// {"number":"IS202110240017","total":4200}
+	// 17 true <nil>
 	// IS202110240017 <nil>
 	// 202110240017 <nil>
 }
@@ -170,14 +206,14 @@ func ExampleGenerator_Audit() {
 	defer server.Stop()
 	must(gen.NextN(ctx, "IS", 7))
 	stored := used("IS202110240001", "IS202110240004", "IS202110240002", "IS202110240004", "IS202110240009", "IS-0003")
-	report := must(gen.Audit(ctx, "IS", serial.On(2021, time.October, 24), stored, serial.WithLookup(4)))
+	report := must(gen.Audit(ctx, "IS", serial.On(2021, time.October, 24), stored))
 	fmt.Println(report.Count, "of", report.Last, "missing:", report.Missing)
-	fmt.Println("used twice:", report.Duplicates, report.Lookup(4).Texts)
+	fmt.Println("used twice:", report.Duplicates)
 	fmt.Println("never issued:", report.Beyond)
 	fmt.Println("not numbers:", report.Foreign)
 	// Output:
 	// 3 of 7 missing: [{3 3} {5 7}]
-	// used twice: [IS202110240004] [IS202110240004 IS202110240004]
+	// used twice: [IS202110240004]
 	// never issued: [IS202110240009]
 	// not numbers: [IS-0003]
 }
@@ -204,23 +240,71 @@ func ExampleUnusedFailed() {
 
 // Ada has voided the third invoice. The other explanation is only a possible reason, so it explains nothing.
 func ExampleWithExplanations() {
-	orders, day := newOrders(), time.Date(2021, time.October, 24, 0, 0, 0, 0, time.UTC)
-	third := must(orders.Parse("IS202110240003"))
-	voided := must(orders.Explanation(third, third, "voided", "Ada"))
+	day := time.Date(2021, time.October, 24, 0, 0, 0, 0, time.UTC)
+	voided := serial.Explanation{Series: "serial:IS", Type: "IS", Start: day, First: 3, Last: 3, Reason: "voided",
+		By: "Ada", At: day.Add(9 * time.Hour)}
 	lost := serial.Explanation{Series: "serial:IS", Type: "IS", Start: day, First: 2, Last: 9999, Possible: true,
 		Reason: serial.AnswerLost + ": 1 attempt", At: day.Add(8 * time.Hour)}
 	reasons := func(yield func(serial.Explanation, error) bool) { // in a service, the rows of a table
 		_ = yield(voided, nil) && yield(lost, nil)
 	}
-	report := must(orders.Audit("IS", serial.At(day), 5, used("IS202110240001", "IS202110240004"),
+	report := must(newOrders().Audit("IS", serial.At(day), 5, used("IS202110240001", "IS202110240004"),
 		serial.WithExplanations(reasons)))
 	for _, e := range report.Explained {
-		fmt.Println(e.Range, e.Explanation.Reason, "by", e.Explanation.By)
+		fmt.Println(e.Range, e.Explanation.Reason)
 	}
 	fmt.Println("not explained:", report.Unexplained, "possible:", report.Possible[0].Reason)
 	// Output:
-	// {3 3} voided by Ada
+	// {3 3} voided
 	// not explained: [{2 2} {5 5}] possible: answer lost: 1 attempt
+}
+
+// AuditAll reads the stored numbers of October once. Two were deleted, and no number was issued on the 25th.
+func ExampleScheme_AuditAll() {
+	orders := newOrders()
+	last := []serial.Number{ // in a service, from History
+		must(orders.Parse("IS202110260003")), must(orders.Parse("IS202110240003")),
+	}
+	stored := used("IS202110240001", "IS202110240003", "IS202110260001", "IS202110260002", "IS-0003")
+	reports := must(orders.AuditAll("IS", last, stored))
+	for _, report := range reports.Periods {
+		fmt.Println(orders.PeriodName(serial.At(report.Start)), report.Clean(), report.Unexplained)
+	}
+	fmt.Println(orders.PeriodName(serial.At(reports.Without[0])), "has no numbers")
+	fmt.Println(reports.Clean(), "not numbers:", reports.Foreign)
+	// Output:
+	// 26 October 2021 false [{3 3}]
+	// 24 October 2021 false [{2 2}]
+	// 25 October 2021 has no numbers
+	// false not numbers: [IS-0003]
+}
+
+// Lookup reports whether a number was issued, how often it is stored, and with which text.
+func ExampleReport_Lookup() {
+	stored := used("IS202110240001 ", "IS202110240003")
+	report := must(newOrders().Audit("IS", serial.On(2021, time.October, 24), 2, stored, serial.WithLookup(1)))
+	for seq := int64(1); seq <= 3; seq++ {
+		e := report.Lookup(seq)
+		fmt.Printf("%d issued: %t, stored: %d %q\n", seq, e.Issued, e.Stored, e.Texts)
+	}
+	// Output:
+	// 1 issued: true, stored: 1 ["IS202110240001 "]
+	// 2 issued: true, stored: 0 []
+	// 3 issued: false, stored: 1 ["IS202110240003"]
+}
+
+// Another program issues numbers during the audit, so its counter is read again afterwards.
+func ExampleWithLastAfter() {
+	counter := int64(2)
+	stored := func(yield func(string, error) bool) {
+		counter = 4
+		_ = yield("IS202110240001", nil) && yield("IS202110240002", nil) && yield("IS202110240004", nil)
+	}
+	report := must(newOrders().Audit("IS", serial.On(2021, time.October, 24), counter, stored,
+		serial.WithLastAfter(func() (int64, error) { return counter, nil })))
+	fmt.Println(report.Last, report.Missing, report.Clean())
+	// Output:
+	// 2 [] true
 }
 
 // The template was widened in June. The audit also accounts for the numbers that were printed before.
@@ -345,6 +429,32 @@ func ExampleWithFloor() {
 	// IS202110240342 <nil>
 }
 
+// A number is returned once a replica has confirmed it. This Redis has no replica, so the call fails, and its number is
+// a gap.
+func ExampleWithReplicas() {
+	ctx, gen, server := setUp(serial.WithReplicas(1, 100*time.Millisecond))
+	defer server.Stop()
+	_, err := gen.Next(ctx, "IS")
+	fmt.Println(errors.Is(err, serial.ErrNotReplicated))
+	// Output:
+	// true
+}
+
+// The lock is kept on three independent servers, of which two must grant it.
+func ExampleWithLockClients() {
+	var locks []redis.UniversalClient
+	for range 3 {
+		server := serialtest.NewRedis(new(testing.T), time.Now())
+		defer server.Stop()
+		locks = append(locks, server.Client())
+	}
+	ctx, gen, server := setUp(serial.WithLockClients(locks...))
+	defer server.Stop()
+	fmt.Println(gen.Next(ctx, "IS"))
+	// Output:
+	// IS202110240001 <nil>
+}
+
 // An office has authorised the numbers from 101 to 500 until 24 October. After that day, no number is issued.
 func ExampleWithUntil() {
 	ctx, gen, server := setUp(serial.WithStart(101), serial.WithLast(500),
@@ -403,19 +513,23 @@ func ExampleScheme() {
 	// false true
 }
 
-// By ISO 8601, 31 December 2024 is in the first week of 2025. The business day begins at 04:00, so 03:59 belongs to the
-// day before.
+// By ISO 8601, 31 December 2024 is in the first week of 2025.
 func ExampleScheme_Period() {
-	batches := newOrders(serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}{date:GGGG-WW}-{seq:4}"),
-		serial.WithDayStart(4*time.Hour))
+	batches := newOrders(serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}{date:GGGG-WW}-{seq:4}"))
 	label, start, end := batches.Period(serial.On(2024, time.December, 31))
 	fmt.Println(label, start.Format(time.DateOnly), end.Format(time.DateOnly))
 	fmt.Println(batches.PeriodName(serial.On(2024, time.December, 31)))
-	fmt.Println(batches.BusinessDate(serial.At(time.Date(2025, time.January, 6, 3, 59, 0, 0, time.UTC))))
 	// Output:
 	// 2025W01 2024-12-30 2025-01-06
 	// week 1 of 2025
-	// 2025-01-05
+}
+
+// The business day begins at 04:00, so 03:59 belongs to the day before.
+func ExampleScheme_BusinessDate() {
+	shifts := newOrders(serial.WithDayStart(4 * time.Hour))
+	fmt.Println(shifts.BusinessDate(serial.At(time.Date(2026, time.August, 1, 3, 59, 0, 0, time.UTC))))
+	// Output:
+	// 2026-07-31
 }
 
 // Forms and DATE columns return dates as midnight UTC. In Brazil, this instant is on the evening of the previous day.
@@ -430,6 +544,16 @@ func ExampleOnDateOf() {
 	// July 2026
 }
 
+// An order with two numbers was never stored, and Ada knows why.
+func ExampleScheme_Explanation() {
+	orders := newOrders()
+	first, last := must(orders.Parse("IS202110240002")), must(orders.Parse("IS202110240003"))
+	e := must(orders.Explanation(first, last, "the till was reset", "Ada"))
+	fmt.Println(e.Series, e.First, e.Last, e.Reason, e.By)
+	// Output:
+	// serial:IS 2 3 the till was reset Ada
+}
+
 // Invoices and credit notes share a counter.
 func ExampleWithSharedCounter() {
 	ctx, gen, server := setUp(serial.WithSharedCounter())
@@ -439,4 +563,12 @@ func ExampleWithSharedCounter() {
 	// Output:
 	// FA202110240001 <nil>
 	// AV202110240002 <nil>
+}
+
+// A ledger checks the settings of a reservation against those that it has stored for the series.
+func ExampleReservation_Check() {
+	r := serial.Reservation{Series: "serial:IS", Period: "202110", Calendar: "months", Print: "d6f0", N: 100}
+	fmt.Println(r.Check("months", "d6f0"), errors.Is(r.Check("days", "d6f0"), serial.ErrConflict))
+	// Output:
+	// <nil> true
 }

@@ -3,7 +3,6 @@ package serial_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -181,7 +180,11 @@ func TestHooksOfLosses(t *testing.T) {
 			steps(t, map[string]*serial.Generator{"gen": gen}, map[string]func(string){"audit": func(day string) {
 				at := map[string]serial.When{"yesterday": serial.On(2000, 1, 1), "today": serial.On(2000, 1, 2)}[day]
 				err := errOf(gen.Audit(t.Context(), "IS", at, used()))
-				require.Equal(t, day == "today", errors.Is(err, serial.ErrCounterLost), err)
+				if day == "yesterday" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, serial.ErrCounterLost)
+				}
 			}}, row.script)
 			require.Equal(t, `<nil>: lost IS 20000102: "", `+row.want, heard.take()[0])
 			require.Equal(t, "level="+logs[row.want]+" type=IS start=2000-01-02T00:00:00.000Z", logged.take()[0])

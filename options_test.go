@@ -2,6 +2,7 @@ package serial_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -196,12 +197,13 @@ func testShared(t *testing.T, b backend) {
 	})
 
 	run("many types at once", func(t *testing.T, s *series) {
-		numbers := make([]serial.Number, 100)
+		numbers, errs, gens := make([]serial.Number, 100), make([]error, 100), []*serial.Generator{s.gen, s.gens["other"]}
 		var wg sync.WaitGroup
 		for i := range numbers {
-			wg.Go(func() { numbers[i], _ = s.gen.NextNumber(t.Context(), fmt.Sprint("T", i%10)) })
+			wg.Go(func() { numbers[i], errs[i] = gens[i%2].NextNumber(t.Context(), fmt.Sprint("T", i%10)) })
 		}
 		wg.Wait()
+		require.NoError(t, errors.Join(errs...))
 		slices.SortFunc(numbers, func(a, b serial.Number) int { return int(a.Seq - b.Seq) })
 		for i, n := range numbers {
 			require.EqualValues(t, i+1, n.Seq)

@@ -72,8 +72,8 @@ func testSteps(t *testing.T, b backend) {
 		_, offset := time.Now().In(noon()).Zone()
 		return serial.WithLocation(time.FixedZone(name, offset+shift))
 	}
-	// lost returns steps in which a counter is lost by other steps. An operator repairs it, and after a second loss the
-	// floor. The numbers that the process has issued count, too.
+	// lost returns steps that lose a counter with the given steps. An operator repairs it. After the same loss again, a
+	// floor repairs it. The numbers that the process has issued count, too.
 	lost := func(steps string) string {
 		return "next 1; take 2 3; " + steps + "; next lost; peek lost; raise 0; expires; next 4; other.next 5; " + steps +
 			"; other.peek lost; other.next 6; expires"

@@ -105,10 +105,10 @@ func coreFolders(t *testing.T) []string {
 	all, err := filepath.Glob(root + "internal/*")
 	require.NoError(t, err)
 	forTests := regexp.MustCompile("/(redistest|faults|interleave|race|structure|upgrade|mutants)$")
-	all = slices.DeleteFunc(all, forTests.MatchString)
 	for i, dir := range all {
-		all[i] = strings.TrimPrefix(dir, root)
+		all[i] = strings.TrimPrefix(filepath.ToSlash(dir), root)
 	}
+	all = slices.DeleteFunc(all, forTests.MatchString)
 	return append(all, ".")
 }
 

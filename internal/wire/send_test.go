@@ -50,6 +50,8 @@ func TestAttempts(t *testing.T) {
 		"ten retries": "reply 20 LOADING Redis; call k → LOADING Redis, after [12][.0-9]*s; sent → k" +
 			strings.Repeat(" / k", 10),
 	}, func(opt *redis.Options, _ *wire.Replicas) { opt.MaxRetries = 10 })
+	playAll(t, map[string]string{"no retries": "reply LOADING Redis; call k → LOADING Redis; sent → k"},
+		func(opt *redis.Options, _ *wire.Replicas) { opt.MaxRetries = -1 })
 	playAll(t, map[string]string{
 		"a pipeline is lost": "occupy; queue a:once b; reply 2 lost; answer → a b; release; sleep 1s; " +
 			"item a → EOF: lost, done; item b → 1, earlier: lost, done",

@@ -345,6 +345,9 @@ func playAll(t *testing.T, scenarios map[string]string, configure ...configure) 
 //	                        connection closes), hangs (there is no reply) or an error, after a number if there are several
 //	hook FAULTS             adds a hook that fails; see fixture.fail
 //	set NAME NUMBER         sets a limit of the node, or the number of replicas
+//	delay DURATION          delays the replies
+//	sleep DURATION          waits
+//	sent                    has no result, so the arrow shows the pipelines
 func (x *fixture) play(t *testing.T, steps string) {
 	for step := range strings.SplitSeq(steps, "; ") {
 		action, want, checked := strings.Cut(step, " →")
@@ -371,7 +374,11 @@ func (x *fixture) play(t *testing.T, steps string) {
 // step runs a step. It returns the result, if there is one.
 func (x *fixture) step(t *testing.T, action string) (result string) {
 	word, rest, _ := strings.Cut(action, " ")
-	d, _ := time.ParseDuration(rest)
+	d, err := time.ParseDuration(rest)
+	switch word {
+	case "delay", "sleep":
+		require.NoError(t, err)
+	}
 	switch word {
 	case "alone":
 		return x.call(context.Background(), rest)
@@ -446,7 +453,10 @@ func (x *fixture) fail(faults []string) {
 			return context.DeadlineExceeded
 		case "panic":
 			panic("hook")
+		case "success":
+		default:
+			panic("unknown fault: " + fault)
 		}
-		return err // success
+		return err
 	})
 }
