@@ -36,12 +36,12 @@ func TestCalls(t *testing.T) {
 		"a clock is behind":                {"", "clock -1h; next → 1 of 19991231 opened"},
 		"a clock is ahead":                 {"", "clock 1h; next → 1 opened"},
 		"a clock is too far ahead":         {"", "clock 2h; next → skewed; released → 1"},
-		"it is too far ahead and prepared": {"", "issue 1; prepare; clock 24h; next → skewed"},
+		"it is too far ahead and prepared": {"", "issue 1; prepare → <nil>; clock 24h; next → skewed"},
 		"it is too far ahead and prepared, for a request": {"",
-			"request a; next → 1 opened; prepare; clock 24h; request b; next → skewed"},
+			"request a; next → 1 opened; prepare → <nil>; clock 24h; request b; next → skewed"},
 		"it is too far behind and prepared": {"",
-			"issue 1; prepare; sleep 25h; clock -2h; next → 2; sleep 2h; next → skewed"},
-		"it is too far behind and prepared, for a request": {"", "request a; next → 1 opened; prepare; sleep 25h; " +
+			"issue 1; prepare → <nil>; sleep 25h; clock -2h; next → 2; sleep 2h; next → skewed"},
+		"it is too far behind and prepared, for a request": {"", "request a; next → 1 opened; prepare → <nil>; sleep 25h; " +
 			"clock -2h; request b; next → 2; sleep 2h; request c; next → skewed"},
 
 		"GET is denied":              {"", "issue 1; deny GET; next → NOPERM.*"},

@@ -29,6 +29,7 @@ func TestGrants(t *testing.T) {
 		"the lock is for a period that has ended": {"ledger, elsewhere",
 			"at 23:59:59; lock 2s, success; next → 1 of 20000102 opened after about 2s; attempts → 2"},
 		"SET is denied, so nothing is written": {"", "deny SET; next → NOPERM.*; deny; next → 1 opened"},
+		"SET is denied for a request":          {"", "issue 1; request id; deny SET; next → NOPERM.*; deny; next → 2"},
 		"HDEL is denied, so nothing is written": {"",
 			"issue 1; sleep 24h; deny HDEL; next → NOPERM.*; deny; next → 1 of 20000102 opened"},
 		"a second and a slow network": {"seconds", "run 600ms; grant 600ms; issue 1; at 00:00:10; " +

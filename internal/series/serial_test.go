@@ -43,13 +43,14 @@ func TestSerialScript(t *testing.T) {
 		period          string // of the request, today's if it is ""
 		n, seen         int64
 		options         string
-		want            string // pattern of the reply, the record, the counter's expiry, and whether KEYS[3] exists
-		persisted       bool   // the counter has no expiry before
+		// pattern of the reply, the record, the counter's expiry, whether KEYS[3] exists, and the record's expiry
+		want      string
+		persisted bool // the counter has no expiry before
 	}{
 		"before the span":    {at: 999, record: opened, counter: "5", n: 1, want: `"clock"`},
 		"after it":           {at: 2000, record: opened, counter: "5", n: 1, want: `"clock"`},
-		"no expiry, changed": {record: opened, counter: "5", n: 1, seen: 4, persisted: true, want: "^6 .*25m0s"},
-		"no expiry, own":     {record: opened, counter: "0", n: 1, persisted: true, want: "^1 .*25m0s"},
+		"no expiry, changed": {record: opened, counter: "5", n: 1, seen: 4, persisted: true, want: "^6 .* 25m0s "},
+		"no expiry, own":     {record: opened, counter: "0", n: 1, persisted: true, want: "^1 .* 25m0s "},
 
 		"the copy differs": {record: block("4"), counter: "5", n: 1, want: `"above":"20".*"missing"`},
 		"the copy is old":  {record: block("5"), counter: "5", n: 1, seen: 9, want: `"intact":false`},

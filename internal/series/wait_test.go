@@ -3,7 +3,8 @@ package series
 import "testing"
 
 // A call waits while another caller opens the period. Without a deadline, it must wait for half a minute, and this time
-// must not count as its own. An outage must end all calls. After another failure, they must make their own attempt.
+// must not count as its own. An outage must end all calls. After another failure, they must make their own attempt. A
+// call for another type must not wait.
 func TestWait(t *testing.T) {
 	playAll(t, map[string]scenario{
 		"another process has the lock for 25 s": {"",
@@ -16,6 +17,10 @@ func TestWait(t *testing.T) {
 				"next → other callers held the lock after 30s"},
 		"the next attempt hangs": {"ledger 6s", "meanwhile next → 1 opened after 6s; " +
 			"meanwhile next → no answer in time.* after 16s; sleep 5s; run 1m"},
+		"the ledger of another type is slow": {"ledger",
+			"ledger 6s, success; meanwhile next → 1 opened after 6s; type AB; next → 1 opened; next → 2; asked → 2"},
+		"the ledger of another type hangs": {"ledger", "ledger hangs broken, success; " +
+			"meanwhile next → broken after 6.5s; type AB; next → 1 opened; next → 2; asked → 2"},
 		"the ledger fails": {"ledger 1s",
 			"ledger broken; meanwhile next → broken after 1s; next → broken after 1s; asked → 1"},
 		"the floor fails": {"floor 0", "floor 1s broken, 1s; meanwhile next → broken after 1s; next → 1 opened after 2s"},
