@@ -163,11 +163,16 @@ func (e *env) carryOut(f fault, hold time.Duration, what event) time.Duration {
 	time.Sleep(time.Duration(e.random.Int64N(int64(hold))))
 	end()
 	took := e.awaitService(now())
+	e.mayLose(from, e.spent)
+	return took
+}
+
+// mayLose notes that each type may have lost blocks since an instant.
+func (e *env) mayLose(from, blocks int64) {
 	if e.Ledger {
-		l := loss{from - int64(time.Second), now(), e.spent * (blockSize + maxBatch)}
+		l := loss{from - int64(time.Second), now(), blocks * (blockSize + maxBatch)}
 		e.journal.set(func() { e.journal.losses = append(e.journal.losses, l) })
 	}
-	return took
 }
 
 // disturb lets something happen to workers, and returns how that ends.
@@ -207,18 +212,21 @@ func (e *env) awaitService(since int64) time.Duration {
 			}
 		})
 		took := time.Duration(now() - since)
+		if len(waiting) > 0 && took <= recovery {
+			continue
+		}
+		ids := e.findPairs()
+		if ids != before {
+			e.mayLose(since, 1)
+		}
 		if len(waiting) == 0 {
 			return took
 		}
-		if took > recovery {
-			ids := e.findPairs()
-			if ids == before {
-				e.t.Errorf("no service for %v: %s", recovery, strings.Join(waiting, ", "))
-				return took
-			}
-			before, since = ids, now()
-			e.spent++
+		if ids == before {
+			e.t.Errorf("no service for %v: %s", recovery, strings.Join(waiting, ", "))
+			return took
 		}
+		before, since = ids, now()
 	}
 }
 

@@ -3,6 +3,7 @@
 package faults
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,18 +89,28 @@ var faults = []fault{
 	{"CLIENT KILL", keeps, 0, "", once("CLIENT", "KILL", "TYPE", "normal")},
 	{"FLUSHALL", loses, 1, "", once("FLUSHALL")},
 	{"eviction", loses, 0, single, func(e *env) func() {
-		stat := func(name string) int64 {
-			n, err := strconv.ParseInt(info(e.master, name), 10, 64)
-			require.NoError(e.t, err)
-			return n
-		}
-		before := stat("evicted_keys")
+		ctx, channel := context.Background(), "__keyevent@0__:evicted"
+		evicted := e.master.Client(e.t).Subscribe(ctx, channel)
+		require.NoError(e.t, errOf(evicted.Receive(ctx)))
+		e.do("CONFIG", "SET", "notify-keyspace-events", "Ee")
 		e.do("DEBUG", "POPULATE", 256, "ballast", 16<<10) // 4 MB, of which half does not fit
+		used, err := strconv.ParseInt(info(e.master, "used_memory"), 10, 64)
+		require.NoError(e.t, err)
 		e.do("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
-		e.do("CONFIG", "SET", "maxmemory", stat("used_memory")-2<<20)
+		e.do("CONFIG", "SET", "maxmemory", used-2<<20)
 		return func() {
 			e.do("CONFIG", "SET", "maxmemory", 0)
-			e.spent += stat("evicted_keys") - before // each may have cost its type a block
+			e.do("PUBLISH", channel, "the end")
+			for key := ""; key != "the end"; {
+				message, err := evicted.ReceiveMessage(ctx)
+				require.NoError(e.t, err)
+				key = message.Payload
+				if typ := typePattern.FindString(key); !strings.Contains(key, ":once:") { // it may have cost its type a block
+					e.journal.set(func() { e.journal.unheard[typ] += blockSize + maxBatch })
+				}
+			}
+			require.NoError(e.t, evicted.Close())
+			e.do("EVAL", "for _, key in ipairs(redis.call('KEYS', 'ballast:*')) do redis.call('DEL', key) end return 1", 0)
 		}
 	}},
 

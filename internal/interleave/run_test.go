@@ -88,6 +88,9 @@ func (s setting) start(t *testing.T) *run {
 			r.issued[fmt.Sprint("before ", i)] = n
 		}
 	}
+	if s.has("lost") {
+		r.lose()
+	}
 	for i := range s.processes {
 		r.processes = append(r.processes, &process{gen: r.newGenerator(t, i)})
 	}
