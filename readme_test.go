@@ -289,7 +289,8 @@ func TestCapacityOfProcess(t *testing.T) {
 		cmd.(interface{ SetVal(any) }).SetVal(int64(1))
 		return nil
 	}))
-	for name, size := range map[string]float64{"T%05d": 200, "tenant-%06d/invoices": 260, "%064d": 400} { // of a type, by its name
+	sizes := map[string]float64{"T%05d": 200, "tenant-%06d/invoices": 260, "%064d": 400} // of a type, by its name
+	for name, size := range sizes {
 		gen, names := newGenerator(t, rdb, serial.WithLocation(time.UTC)), make([]string, 100_000)
 		for i := range names {
 			names[i] = fmt.Sprintf(name, i)
