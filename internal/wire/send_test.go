@@ -89,6 +89,15 @@ func TestAttempts(t *testing.T) {
 	})
 }
 
+// Pauses between attempts have a random part, so that processes do not repeat their attempts at the same time.
+func TestPausesAreRandom(t *testing.T) {
+	inBubble(t, func(t *testing.T, x *fixture) {
+		began := time.Now()
+		x.play(t, "reply 3 LOADING Redis; call k → 1.*; sent → k / k / k / k")
+		require.NotZero(t, time.Since(began)%time.Millisecond)
+	})
+}
+
 // Hooks of the client must get the values of the first caller's context, and a deadline for connecting.
 func TestValues(t *testing.T) {
 	type key struct{}
