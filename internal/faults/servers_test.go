@@ -30,7 +30,7 @@ type env struct {
 	sentinel *redistest.Sentinel
 	cluster  *redistest.Cluster
 
-	// Of the current fault:
+	// These fields belong to the current fault:
 	*pair // the one that the fault strikes
 	hold  time.Duration
 	spent int64 // blocks that each type may have lost

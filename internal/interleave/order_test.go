@@ -82,7 +82,7 @@ func (s setting) run(t *testing.T, begin []event, seen map[string]bool) (others 
 func (r *run) next() (all []event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	slices.SortStableFunc(r.held, func(a, b *heldCommand) int { // those of one instant come in any order
+	slices.SortStableFunc(r.held, func(a, b *heldCommand) int { // commands can arrive at the same instant
 		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.process, b.process), strings.Compare(a.name, b.name))
 	})
 	if r.met != nil {

@@ -54,8 +54,8 @@ type process struct {
 	doneAt  time.Time
 }
 
-// A heldCommand is held back until it is resumed with what happens to it. A process has several of them if a lock is
-// released while the call goes on.
+// A heldCommand is held back until it is resumed with what happens to it. A process has several of them if it
+// releases a lock and sends another command at the same time.
 type heldCommand struct {
 	process int
 	name    string

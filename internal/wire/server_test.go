@@ -283,7 +283,7 @@ func (x *fixture) call(ctx context.Context, description string) (result string) 
 	if err == nil {
 		err = item.Result.Err
 	} else if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		panic("that of an internal context")
+		panic("the call returned the error of an internal context")
 	}
 	result = c.result(item, position, err, time.Since(began))
 	if c.Then != nil {
