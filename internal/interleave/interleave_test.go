@@ -65,8 +65,9 @@ func (s setting) has(words ...string) bool {
 }
 
 // explore runs settings in every order. Without SERIAL_TEST_LONG, and with more than two processes, it runs only some
-// of the orders: each run begins with an untried choice, picked at random. A setting is described by a text such as
-// "2 ledger, opened", which has the count of numbers that each process requests, and the words.
+// of the orders: each run begins with an untried choice, picked at random. With -short, it runs only one. A setting is
+// described by a text such as "2 ledger, opened", which has the count of numbers that each process requests, and the
+// words.
 func explore(t *testing.T, processes int, fault string, settings ...string) {
 	if race.Enabled {
 		t.Skip("one command at a time leaves nothing for the race detector, and it makes this take minutes")
@@ -81,6 +82,8 @@ func explore(t *testing.T, processes int, fault string, settings ...string) {
 			}
 			most := 5
 			switch {
+			case testing.Short():
+				most = 1
 			case redistest.Long() && processes > 2:
 				most = 25
 			case redistest.Long():
