@@ -91,32 +91,37 @@ func (r *run) highest(start time.Time) (last int64) {
 // behind. At most a few numbers may be unexplained, and no issued number may be reported as unused.
 func (r *run) audit(t *testing.T, gen *serial.Generator) {
 	require.NoError(t, gen.Flush(t.Context()))
-	operator, unexplained := r.processes[len(r.processes)-1], int64(0) // at most so many
+	operator := r.processes[len(r.processes)-1]
+	missing := int64(0) // how many numbers may be missing without an explanation
 	for _, p := range r.processes {
 		if p.crashed {
-			unexplained++
+			missing++ // the reply had the number
 		} else {
 			require.NoError(t, p.gen.Flush(t.Context()))
 		}
 	}
-	switch { // a call that is denied leaves nothing unexplained
+	// After a loss, the counter continues above all values that it may have had. A call that is denied leaves nothing
+	// unexplained.
+	switch {
 	case r.has("Raise") && (r.isLost || operator.crashed), r.has("two starts") && r.isLost && r.fault == loseAll:
-		unexplained += block + lateStart // it is unknown whether the counter had come that far
+		missing += block + lateStart
 	case r.isLost && r.has("floor"):
-		unexplained += block + margin
-	case r.isLost, operator.crashed && r.has("Takeover"):
-		unexplained += block // how far the counter had come, or a block that was reserved for the other process
+		missing += block + margin
+	case r.isLost:
+		missing += block
+	case operator.crashed && r.has("Takeover"):
+		missing += block // which was reserved for the other process
 	}
-	explained := map[serial.Explanation]error{} // maps, because maps.All then makes the iterators
+	explained := map[serial.Explanation]error{} // to values that are nil, as maps.All makes an iterator of this map
 	for _, e := range r.explained {
 		explained[e] = nil
-		var attempts int64 // each for one number
+		var attempts int64 // to get one number each
 		_, err := fmt.Sscanf(e.Reason, serial.AnswerLost+": %d", &attempts)
 		switch {
 		case err == nil && r.fault != deny:
-			unexplained += attempts
+			missing += attempts
 		case err != nil && e.Possible:
-			unexplained += e.Last - e.First + 1
+			missing += e.Last - e.First + 1
 		}
 	}
 	texts := map[string]error{}
@@ -137,7 +142,7 @@ func (r *run) audit(t *testing.T, gen *serial.Generator) {
 			serial.WithExplanations(maps.All(explained)), serial.WithEarlier(operator.gen.Scheme()))
 		require.NoError(t, err)
 		require.Zero(t, report.DuplicateCount+report.BeyondCount+report.ForeignCount+report.ContradictedCount, "%+v", report)
-		unexplained -= report.UnexplainedCount
+		missing -= report.UnexplainedCount
 	}
-	require.GreaterOrEqual(t, unexplained, int64(0), "too much is missing from %v, with %v", texts, r.explained)
+	require.GreaterOrEqual(t, missing, int64(0), "too much is missing from %v, with %v", texts, r.explained)
 }
