@@ -69,8 +69,7 @@ func (l locks) Try(ctx context.Context, deadline time.Time, tag, key string, beh
 		conn.item.Then = behind
 	}
 	// The mutex is used only once. With FailFast, it does not wait for the other servers once a majority has replied.
-	k.mutex = redsync.New(pools...).NewMutex(key, redsync.WithFailFast(true), redsync.WithExpiry(series.LockExpiry),
-		redsync.WithTimeoutFactor(lockPatience.Seconds()/series.LockExpiry.Seconds()))
+	k.mutex = redsync.New(pools...).NewMutex(key, redsync.WithFailFast(true), redsync.WithExpiry(series.LockExpiry))
 	err = k.mutex.TryLockContext(context.WithoutCancel(ctx))
 	sent = conn.item.Then != nil && conn.wasSent()
 	if err == nil {

@@ -15,8 +15,8 @@ import (
 const unchecked = `<span class="quiet">not checked</span>`
 
 // Every reader must see the progress of a check, and returns to the list with the chosen dates. The check continues
-// after its request, and is stopped when the context of the service is canceled. It then has no result, and the result
-// of an earlier check still counts. At most two checks run at the same time.
+// after its request, and is stopped when the context of the service is canceled. A check that was stopped has no result,
+// and the result of an earlier check still counts. At most two checks run at the same time.
 func TestCheckProgress(t *testing.T) {
 	visit(t, keep, func(t *testing.T, s *site) {
 		ctx, cancel := context.WithCancel(t.Context())
