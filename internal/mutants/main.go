@@ -110,7 +110,7 @@ type trial struct {
 	mu      sync.Mutex // guards the fields below
 	mutants []mutant   // mutants that have not been tried yet
 	tried   map[test]bool
-	counts  map[string]map[outcome]int // by folder
+	counts  map[string]map[outcome]int // by folder, and in total
 	err     error                      // errors for the mutants with an unexpected outcome
 }
 
@@ -137,9 +137,7 @@ func (t *trial) work(dir string) {
 		}
 		if got != lived {
 			t.note(m, broken, "without a change, "+by+" fails; ")
-			continue
-		}
-		if err := t.try(dir, m); err != nil {
+		} else if err := t.try(dir, m); err != nil {
 			t.note(m, broken, err.Error())
 		}
 	}
@@ -149,10 +147,10 @@ func (t *trial) work(dir string) {
 func (t *trial) try(dir string, m mutant) error {
 	path := filepath.Join(dir, m.file)
 	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
+	if err == nil {
+		err = os.WriteFile(path, bytes.Replace(text, []byte(m.old), []byte(m.new), 1), 0o644)
 	}
-	if err := os.WriteFile(path, bytes.Replace(text, []byte(m.old), []byte(m.new), 1), 0o644); err != nil {
+	if err != nil {
 		return err
 	}
 	began := time.Now()
@@ -175,27 +173,21 @@ func (t *trial) note(m mutant, got outcome, how string) {
 	if got == broken || got == lived && m.lives == "" {
 		t.err = errors.Join(t.err, fmt.Errorf("%s: %s", name, got))
 	}
-	folder := filepath.Dir(m.file)
-	if t.counts[folder] == nil {
-		t.counts[folder] = map[outcome]int{}
+	for _, row := range []string{filepath.Dir(m.file), "total"} {
+		if t.counts[row] == nil {
+			t.counts[row] = map[outcome]int{}
+		}
+		t.counts[row][got]++
 	}
-	t.counts[folder][got]++
 }
 
-// summarize prints the counts by folder.
+// summarize prints the counts.
 func (t *trial) summarize() {
 	fmt.Printf("%-24s %7s %6s %6s\n", "folder", "tried", "killed", "lived")
-	sum := map[outcome]int{}
-	row := func(name string, c map[outcome]int) {
-		fmt.Printf("%-24s %7d %6d %6d\n", name, c[killed]+c[lived]+c[broken], c[killed], c[lived])
+	for _, row := range slices.Sorted(maps.Keys(t.counts)) {
+		c := t.counts[row]
+		fmt.Printf("%-24s %7d %6d %6d\n", row, c[killed]+c[lived]+c[broken], c[killed], c[lived])
 	}
-	for _, folder := range slices.Sorted(maps.Keys(t.counts)) {
-		row(folder, t.counts[folder])
-		for o, n := range t.counts[folder] {
-			sum[o] += n
-		}
-	}
-	row("total", sum)
 }
 
 var failure = regexp.MustCompile(`(?m)^--- FAIL: (\S+)|^panic: (test timed out)`)
