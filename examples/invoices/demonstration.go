@@ -50,14 +50,12 @@ func sample(ctx context.Context, m *miniredis.Miniredis, file string, zone *time
 		at := now.AddDate(0, 0, -ago)
 		m.SetTime(at)
 		for i := range 8 - ago%4 {
-			if err := s.sampleOrder(ctx, at, ago, i); err != nil {
-				return err
-			}
+			err = errors.Join(err, s.sampleOrder(ctx, at, ago, i))
 		}
 	}
 	m.SetTime(time.Time{}) // from now on, the clock runs
 	m.ClockTTL(true)       // and keys expire
-	return s.closeMonths(ctx, serial.OnDateOf(now))
+	return errors.Join(err, s.closeMonths(ctx, serial.OnDateOf(now)))
 }
 
 // sampleOrder stores the order with the index i of a day. Depending on the index, it then stores an invoice, voids or

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"strings"
 	"time"
 
@@ -33,30 +34,18 @@ func (s *service) place(ctx context.Context, customer string, cents int64) (stri
 // voidOrder deletes an order that has no invoice, and stores why its number is missing, in the same transaction.
 func (s *service) voidOrder(ctx context.Context, number, reason, by string) error {
 	n, err := s.orders.Scheme().Parse(number)
-	if err != nil {
+	e, invalid := s.orders.Scheme().Explanation(n, n, reason, by)
+	if err = cmp.Or(err, invalid); err != nil {
 		return refusal(err.Error())
 	}
-	e, err := s.orders.Scheme().Explanation(n, n, reason, by)
-	if err != nil {
-		return refusal(err.Error())
-	}
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // does nothing after Commit
-	result, err := tx.ExecContext(ctx, `DELETE FROM orders WHERE number = ?
-		AND NOT EXISTS (SELECT 1 FROM invoices WHERE order_number = orders.number)`, number)
-	if err != nil {
-		return err
-	}
-	if rows, err := result.RowsAffected(); err != nil || rows == 0 {
-		return cmp.Or[error](err, refusal("there is no such order, or it has an invoice"))
-	}
-	if err := s.register.ExplainIn(ctx, tx, e); err != nil {
-		return err
-	}
-	return tx.Commit()
+	return s.inTx(ctx, func(tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, `DELETE FROM orders WHERE number = ?
+			AND NOT EXISTS (SELECT 1 FROM invoices WHERE order_number = orders.number)`, number)
+		if err := changed(result, err, "there is no such order, or it has an invoice"); err != nil {
+			return err
+		}
+		return s.register.ExplainIn(ctx, tx, e)
+	})
 }
 
 // lastOrder is the floor of the orders' Generator. It returns the last sequence of a day that was used. Deleted orders

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -82,6 +83,30 @@ func newService(ctx context.Context, rdb redis.UniversalClient, db *sql.DB, zone
 		return nil, err
 	}
 	return s, s.invoices.CreateTable(ctx, db)
+}
+
+// inTx runs f in a transaction, which is rolled back if f fails.
+func (s *service) inTx(ctx context.Context, f func(tx *sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	if err := f(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// changed returns the error of a statement, or the given refusal if the statement has changed no row.
+func changed(result sql.Result, err error, otherwise refusal) error {
+	if err != nil {
+		return err
+	}
+	if rows, err := result.RowsAffected(); err != nil || rows == 0 {
+		return cmp.Or[error](err, otherwise)
+	}
+	return nil
 }
 
 // notStored logs an explanation that the register could not store.

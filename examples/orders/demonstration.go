@@ -22,12 +22,11 @@ func demonstrate() (stop func(), err error) {
 	m.ClockTTL(true) // makes keys expire
 	addReplicationID(m)
 	folder, err := os.MkdirTemp("", "orders")
-	stop = func() {
-		m.Close()
-		_ = os.RemoveAll(folder)
-	}
-	return stop, errors.Join(err, os.Setenv("ORDERS_REDIS_URL", "redis://"+m.Addr()),
-		os.Setenv("ORDERS_DATABASE", filepath.Join(folder, "orders.db")))
+	return func() {
+			m.Close()
+			_ = os.RemoveAll(folder)
+		}, errors.Join(err, os.Setenv("ORDERS_REDIS_URL", "redis://"+m.Addr()),
+			os.Setenv("ORDERS_DATABASE", filepath.Join(folder, "orders.db")))
 }
 
 // addReplicationID adds the replication ID, which a ledger needs and miniredis lacks.

@@ -46,14 +46,13 @@ func (s *service) create(r *http.Request) (o order, created bool, err error) {
 		return o, false, refusal{http.StatusBadRequest, "want the header X-Forwarded-User from the proxy, and the header " +
 			"Idempotency-Key with 1 to 128 bytes, which are the same for each attempt to place an order"}
 	}
-	var body struct {
-		AmountCents int64 `json:"amount_cents"`
-	}
-	err = json.NewDecoder(io.LimitReader(r.Body, 64<<10)).Decode(&body)
-	if err != nil || body.AmountCents < 1 {
+	var d draft
+	err = json.NewDecoder(io.LimitReader(r.Body, 64<<10)).Decode(&d)
+	if err != nil || d.AmountCents < 1 {
 		return o, false, refusal{http.StatusBadRequest, `want a body such as {"amount_cents": 1250}; the minimum is 1`}
 	}
-	return s.place(r.Context(), key, draft{customer, body.AmountCents})
+	d.Customer = customer
+	return s.place(r.Context(), key, d)
 }
 
 // A refusal is an error that the client can correct.

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -90,8 +89,7 @@ func TestLoss(t *testing.T) {
 	m := setUp(t)
 	first, _ := exampletest.Start(t, "ORDERS_ADDR", run)
 	other, _ := exampletest.Start(t, "ORDERS_ADDR", run)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := t.Context()
 	var mu sync.Mutex
 	keys := map[string]string{} // by response
 	var clients sync.WaitGroup
@@ -126,9 +124,6 @@ func TestLoss(t *testing.T) {
 // Clients may try again if Redis is down, but not if the day has another time zone. The log has a command for that.
 func TestOperator(t *testing.T) {
 	m := setUp(t)
-	program := filepath.Join(t.TempDir(), "orders-serial")
-	out, err := exec.Command("go", "build", "-o", program, "./cmd/orders-serial").CombinedOutput()
-	require.NoError(t, err, "%s", out)
 	address, log := exampletest.Start(t, "ORDERS_ADDR", run)
 	requireStatus := func(want int, retryAfter string) {
 		t.Helper()
@@ -143,15 +138,14 @@ func TestOperator(t *testing.T) {
 	addReplicationID(m)
 
 	t.Setenv("ORDERS_TZ", zoneAt(13))
-	other, err := numbers.Open(slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	last, err := other.NextNumber(t.Context(), numbers.Type)
-	require.NoError(t, err)
+	other := exampletest.Must(numbers.Open(slog.New(slog.DiscardHandler)))
+	last := exampletest.Must(other.NextNumber(t.Context(), numbers.Type))
 	t.Setenv("ORDERS_TZ", zoneAt(12))
 	requireStatus(http.StatusServiceUnavailable, "")
 	found := regexp.MustCompile(`run: orders-serial (takeover IS) SEQ, where`).FindStringSubmatch(log())
 	require.NotNil(t, found, log())
-	out, err = exec.Command(program, append(strings.Fields(found[1]), fmt.Sprint(last.Seq))...).CombinedOutput()
+	command := fmt.Sprint("run ./cmd/orders-serial ", found[1], " ", last.Seq)
+	out, err := exec.Command("go", strings.Fields(command)...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	requireStatus(http.StatusCreated, "")
 }

@@ -33,19 +33,14 @@ func from(t *testing.T, gen *serial.Generator) func() (string, error) {
 }
 
 // issue makes every source issue ten numbers, all sources at the same time.
-func issue(t *testing.T, sources ...func() (string, error)) (all []string) {
-	t.Helper()
-	var mu sync.Mutex
+func issue(t *testing.T, sources ...func() (string, error)) []string {
+	all := make([]string, 10*len(sources))
 	var wg sync.WaitGroup
-	for _, next := range sources {
+	for i := range all {
 		wg.Go(func() {
-			for range 10 {
-				number, err := next()
-				mu.Lock()
-				assert.NoError(t, err)
-				all = append(all, number)
-				mu.Unlock()
-			}
+			var err error
+			all[i], err = sources[i%len(sources)]()
+			assert.NoError(t, err)
 		})
 	}
 	wg.Wait()
@@ -55,18 +50,15 @@ func issue(t *testing.T, sources ...func() (string, error)) (all []string) {
 // untilRefused starts a source that issues numbers until it fails, like a forgotten process. result waits for its end.
 func untilRefused(next func() (string, error)) (result func() ([]string, error)) {
 	var all []string
-	ended := make(chan error, 1)
-	go func() {
-		for {
-			number, err := next()
-			if err != nil {
-				ended <- err
-				return
-			}
+	var number string
+	var err error
+	var process sync.WaitGroup
+	process.Go(func() {
+		for number, err = next(); err == nil; number, err = next() {
 			all = append(all, number)
 		}
-	}()
-	return func() ([]string, error) { err := <-ended; return all, err }
+	})
+	return func() ([]string, error) { process.Wait(); return all, err }
 }
 
 // requireAll requires that the numbers of a day begin with 1, have no gap, and occur once each.
@@ -87,20 +79,17 @@ func TestCutOver(t *testing.T) {
 	}
 	all := issue(t, old)
 	forgotten := untilRefused(old)
-	gen, err := newSuccessor(rdb, time.UTC)
-	require.NoError(t, err)
+	gen := exampletest.Must(newSuccessor(rdb, time.UTC))
 	all = append(all, issue(t, from(t, gen), from(t, gen))...)
 	more, err := forgotten()
 	require.ErrorContains(t, err, "not an integer")
 	all = append(all, more...)
 
 	// Return to the old system, as in the guide, and then to the new one again.
-	last, err := gen.Peek(t.Context(), "IS")
-	require.NoError(t, err)
+	last := exampletest.Must(gen.Peek(t.Context(), "IS"))
 	require.NoError(t, rdb.Set(t.Context(), "IS"+day, last.Seq, redis.KeepTTL).Err())
 	all = append(all, issue(t, old)...)
-	closed, err := closeOld(t.Context(), rdb, "IS", last.Start)
-	require.NoError(t, err)
+	closed := exampletest.Must(closeOld(t.Context(), rdb, "IS", last.Start))
 	require.NoError(t, gen.Raise(t.Context(), "IS", closed))
 	requireAll(t, day, append(all, issue(t, from(t, gen))...))
 }
@@ -120,8 +109,7 @@ func TestSequence(t *testing.T) {
 		err := db.QueryRowContext(t.Context(), "SELECT nextval('order_numbers')").Scan(&seq)
 		return fmt.Sprintf("IS%s%04d", day, seq), err
 	}
-	gen, err := serial.New(rdb, serial.WithLocation(time.UTC))
-	require.NoError(t, err)
+	gen := exampletest.Must(serial.New(rdb, serial.WithLocation(time.UTC)))
 	all := issue(t, old)
 	forgotten := untilRefused(old)
 	const closing = "DO $$ BEGIN EXECUTE format('ALTER SEQUENCE order_numbers MAXVALUE %s NO CYCLE', " +
@@ -135,7 +123,6 @@ func TestSequence(t *testing.T) {
 	require.ErrorContains(t, err, "reached maximum value")
 	all = slices.Concat(all, more, issue(t, from(t, gen)))
 	require.NoError(t, run("ALTER SEQUENCE order_numbers NO MAXVALUE"))
-	_, err = db.Exec("SELECT setval('order_numbers', $1)", len(all))
-	require.NoError(t, err)
+	exampletest.Must(db.Exec("SELECT setval('order_numbers', $1)", len(all)))
 	requireAll(t, day, slices.Concat(all, issue(t, old)))
 }

@@ -26,18 +26,14 @@ func TestNextRange(t *testing.T) {
 	ctx, today := t.Context(), serial.OnDateOf(time.Now().UTC())
 	later := serial.OnDateOf(time.Now().UTC().AddDate(1, 0, 0))
 	db, _ := exampletest.PostgreSQL(t)
-	register, err := sqlledger.NewRegister(db, sqlledger.PostgreSQL)
-	require.NoError(t, err)
+	register := exampletest.Must(sqlledger.NewRegister(db, sqlledger.PostgreSQL))
 	require.NoError(t, register.CreateTable(ctx))
-	first, err := newNumbers(time.UTC, 110, later)
-	require.NoError(t, err)
+	first := exampletest.Must(newNumbers(time.UTC, 110, later))
 	require.NoError(t, first.CreateTable(ctx, db))
-	second, err := newNumbers(time.UTC, 502, later)
-	require.NoError(t, err)
+	second := exampletest.Must(newNumbers(time.UTC, 502, later))
 	stored := map[string]error{}
 	take := func(numbers *gapless.Generator) error {
-		tx, err := db.BeginTx(ctx, nil)
-		require.NoError(t, err)
+		tx := exampletest.Must(db.BeginTx(ctx, nil))
 		defer func() { _ = tx.Rollback() }()
 		number, err := numbers.NextOn(ctx, tx, "B01", today)
 		if err != nil {

@@ -63,10 +63,8 @@ func keepSkipped(ctx context.Context, tx *sql.Tx, s *serial.Scheme, typ string, 
 // false, and the caller takes a number with Next.
 func nextSkipped(ctx context.Context, tx *sql.Tx) (number string, found bool, err error) {
 	row := tx.QueryRowContext(ctx, "DELETE FROM skipped WHERE seq = (SELECT min(seq) FROM skipped) RETURNING number")
-	if err := row.Scan(&number); errors.Is(err, sql.ErrNoRows) {
+	if err = row.Scan(&number); errors.Is(err, sql.ErrNoRows) {
 		return "", false, nil
-	} else if err != nil {
-		return "", false, err
 	}
-	return number, true, nil
+	return number, err == nil, err
 }

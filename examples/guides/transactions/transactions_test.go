@@ -19,26 +19,21 @@ func TestGuide(t *testing.T) {
 func TestPlace(t *testing.T) {
 	db, _ := exampletest.PostgreSQL(t, "CREATE TABLE orders (number text UNIQUE, request text UNIQUE, customer text)")
 	gen, r := serialtest.New(t, time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))
-	first, err := placeSQL(t.Context(), gen, db, "Ada")
-	require.NoError(t, err)
-	second, err := placeOnce(t.Context(), gen, db, "request", "Ada")
-	require.NoError(t, err)
+	first := exampletest.Must(placeSQL(t.Context(), gen, db, "Ada"))
+	second := exampletest.Must(placeOnce(t.Context(), gen, db, "request", "Ada"))
 
 	r.Advance(72 * time.Hour) // after that, only the row contains the number of the request
-	again, err := placeOnce(t.Context(), gen, db, "request", "Ada")
-	require.NoError(t, err)
+	again := exampletest.Must(placeOnce(t.Context(), gen, db, "request", "Ada"))
 	require.Equal(t, second, again)
-	last, err := gen.Peek(t.Context(), "IS")
-	require.NoError(t, err)
+	last := exampletest.Must(gen.Peek(t.Context(), "IS"))
 	require.Zero(t, last.Seq, "the repeated request took no number")
-	_, err = placeOnce(t.Context(), gen, db, "request", "Bob")
+	_, err := placeOnce(t.Context(), gen, db, "request", "Bob")
 	require.ErrorContains(t, err, "used for another order")
 	var stored string
 	require.NoError(t, db.QueryRow("SELECT string_agg(number, ' ' ORDER BY number) FROM orders").Scan(&stored))
 	require.Equal(t, first+" "+second, stored)
 
-	_, err = db.Exec("INSERT INTO orders VALUES ('IS202110270001', 'typed', 'Eve')")
-	require.NoError(t, err)
+	exampletest.Must(db.Exec("INSERT INTO orders VALUES ('IS202110270001', 'typed', 'Eve')"))
 	_, err = placeOnce(t.Context(), gen, db, "another request", "Ada")
 	require.ErrorIs(t, err, sql.ErrNoRows)
 }
@@ -46,10 +41,8 @@ func TestPlace(t *testing.T) {
 // The ledger must have reserved the numbers before they are issued.
 func TestLedger(t *testing.T) {
 	db, dsn := exampletest.PostgreSQL(t)
-	gen, err := newGenerator(t.Context(), serialtest.NewRedis(t, time.Now()).Client(), dsn)
-	require.NoError(t, err)
-	_, err = gen.Next(t.Context(), "IS")
-	require.NoError(t, err)
+	gen := exampletest.Must(newGenerator(t.Context(), serialtest.NewRedis(t, time.Now()).Client(), dsn))
+	exampletest.Must(gen.Next(t.Context(), "IS"))
 	var last int64
 	require.NoError(t, db.QueryRow("SELECT max(last) FROM serial_ledger").Scan(&last))
 	require.EqualValues(t, 100, last)

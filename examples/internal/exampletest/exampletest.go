@@ -3,6 +3,7 @@ package exampletest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -21,12 +22,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Must returns the result of a call that must succeed, as [text/template.Must] does.
+func Must[T any](result T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return result
+}
+
 // ReadFile returns the text of a file. The name is relative to the package under test.
 func ReadFile(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	require.NoError(t, err)
-	return strings.ReplaceAll(string(text), "\r\n", "\n")
+	return strings.ReplaceAll(string(Must(os.ReadFile(name))), "\r\n", "\n")
 }
 
 // RequireCode requires that a file contains all Go code of a text.
@@ -43,16 +50,13 @@ func RequireCode(t *testing.T, text, file string) {
 // server. If there is no server, the test is skipped or, with SERIAL_REQUIRE_SQL=1, fails.
 func PostgreSQL(t *testing.T, statements ...string) (db *sql.DB, dsn string) {
 	t.Helper()
-	if dsn = os.Getenv("SERIAL_POSTGRES_DSN"); dsn == "" {
-		dsn = "postgres://postgres@127.0.0.1:5432/test?sslmode=disable"
-	}
+	dsn = cmp.Or(os.Getenv("SERIAL_POSTGRES_DSN"), "postgres://postgres@127.0.0.1:5432/test?sslmode=disable")
 	schema := fmt.Sprintf("examples_%d", time.Now().UnixNano())
 	if !strings.Contains(dsn, "?") {
 		dsn += "?"
 	}
 	dsn += "&search_path=" + schema
-	db, err := sql.Open("pgx", dsn)
-	require.NoError(t, err)
+	db = Must(sql.Open("pgx", dsn))
 	t.Cleanup(func() { _ = db.Close() })
 	if _, err := db.Exec("CREATE SCHEMA " + schema); err != nil {
 		require.NotEqual(t, "1", os.Getenv("SERIAL_REQUIRE_SQL"), err)
@@ -60,8 +64,7 @@ func PostgreSQL(t *testing.T, statements ...string) (db *sql.DB, dsn string) {
 	}
 	t.Cleanup(func() { _, _ = db.Exec("DROP SCHEMA " + schema + " CASCADE") })
 	for _, statement := range statements {
-		_, err := db.Exec(statement)
-		require.NoError(t, err)
+		Must(db.Exec(statement))
 	}
 	return db, dsn
 }
@@ -81,8 +84,7 @@ func Start(t *testing.T, variable string, run func(context.Context, io.Writer, *
 	t.Setenv(variable, "127.0.0.1:0")
 	ctx, stop := context.WithCancel(context.Background())
 	out, in := io.Pipe()
-	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	require.NoError(t, err)
+	file := Must(os.Create(filepath.Join(t.TempDir(), "log")))
 	ended := make(chan error, 1)
 	go func() {
 		err := run(ctx, in, slog.New(slog.NewTextHandler(file, nil)))
@@ -93,7 +95,6 @@ func Start(t *testing.T, variable string, run func(context.Context, io.Writer, *
 		stop()
 		require.NoError(t, errors.Join(<-ended, file.Close()))
 	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
+	line := Must(bufio.NewReader(out).ReadString('\n'))
 	return regexp.MustCompile(`http://[^/\s]+`).FindString(line), func() string { return ReadFile(t, file.Name()) }
 }
