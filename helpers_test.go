@@ -98,9 +98,15 @@ func ledgerIf(with bool, block int64) []serial.Option {
 	return options(serial.WithLedger(new(serialtest.Ledger), block))
 }
 
-// noon returns a zone in which it is about noon, so that midnight does not pass during tests on the real clock.
+var started = time.Now().UTC()
+
+// noon returns a zone in which it is about noon, so that midnight does not pass during tests on the real clock. For all
+// of these tests it is the same zone, even if a new hour begins between two calls.
 func noon() *time.Location {
 	now := time.Now().UTC()
+	if now.After(started) { // not in a bubble, which begins in the year 2000
+		now = started
+	}
 	return time.FixedZone("noon", (12-now.Hour())*3600)
 }
 

@@ -24,7 +24,6 @@ import (
 
 // setUp sets an empty Redis and an empty database of PostgreSQL.
 func setUp(t *testing.T) *miniredis.Miniredis {
-	t.Helper()
 	_, database := exampletest.PostgreSQL(t)
 	m := miniredis.RunT(t)
 	addReplicationID(m)
@@ -34,9 +33,11 @@ func setUp(t *testing.T) *miniredis.Miniredis {
 	return m
 }
 
-// zoneAt returns a time zone in which it is the given hour now.
+var started = time.Now().UTC()
+
+// zoneAt returns a time zone in which the tests began at the given hour.
 func zoneAt(hour int) string {
-	return fmt.Sprintf("Etc/GMT%+d", time.Now().UTC().Hour()-hour) // the names have the opposite sign
+	return fmt.Sprintf("Etc/GMT%+d", started.Hour()-hour) // the names have the opposite sign
 }
 
 // post sends an order, and returns the status, the header and the body, without the line break at the end of the body.
@@ -89,14 +90,13 @@ func TestLoss(t *testing.T) {
 	m := setUp(t)
 	first, _ := exampletest.Start(t, "ORDERS_ADDR", run)
 	other, _ := exampletest.Start(t, "ORDERS_ADDR", run)
-	ctx := t.Context()
 	var mu sync.Mutex
 	keys := map[string]string{} // by response
 	var clients sync.WaitGroup
 	for i := range 80 {
 		clients.Go(func() {
 			key := fmt.Sprint("key-", i)
-			impatient, leave := context.WithTimeout(ctx, rand.N(5*time.Millisecond))
+			impatient, leave := context.WithTimeout(t.Context(), rand.N(5*time.Millisecond))
 			_, _, _, _ = post(impatient, first, "Ada", key, `{"amount_cents": 1}`)
 			leave()
 			if i%30 == 0 {
@@ -104,9 +104,9 @@ func TestLoss(t *testing.T) {
 			}
 			for _, address := range []string{first, other} {
 				clients.Go(func() {
-					status, _, response, err := post(ctx, address, "Ada", key, `{"amount_cents": 1}`)
+					status, _, response, err := post(t.Context(), address, "Ada", key, `{"amount_cents": 1}`)
 					for ; status == http.StatusServiceUnavailable; time.Sleep(10 * time.Millisecond) {
-						status, _, response, err = post(ctx, address, "Ada", key, `{"amount_cents": 1}`)
+						status, _, response, err = post(t.Context(), address, "Ada", key, `{"amount_cents": 1}`)
 					}
 					mu.Lock()
 					defer mu.Unlock()

@@ -92,10 +92,10 @@ func (r *run) highest(start time.Time) (last int64) {
 func (r *run) audit(t *testing.T, gen *serial.Generator) {
 	require.NoError(t, gen.Flush(t.Context()))
 	operator := r.processes[len(r.processes)-1]
-	missing := int64(0) // how many numbers may be missing without an explanation
+	allowed := int64(0) // count of numbers that may be missing without an explanation
 	for _, p := range r.processes {
 		if p.crashed {
-			missing++ // the reply had the number
+			allowed++ // only the process knew the number
 		} else {
 			require.NoError(t, p.gen.Flush(t.Context()))
 		}
@@ -104,13 +104,13 @@ func (r *run) audit(t *testing.T, gen *serial.Generator) {
 	// unexplained.
 	switch {
 	case r.has("Raise") && (r.isLost || operator.crashed), r.has("two starts") && r.isLost && r.fault == loseAll:
-		missing += block + lateStart
+		allowed += block + lateStart
 	case r.isLost && r.has("floor"):
-		missing += block + margin
+		allowed += block + margin
 	case r.isLost:
-		missing += block
+		allowed += block
 	case operator.crashed && r.has("Takeover"):
-		missing += block // which was reserved for the other process
+		allowed += block // which was reserved for the other process
 	}
 	explained := map[serial.Explanation]error{} // to values that are nil, as maps.All makes an iterator of this map
 	for _, e := range r.explained {
@@ -119,9 +119,9 @@ func (r *run) audit(t *testing.T, gen *serial.Generator) {
 		_, err := fmt.Sscanf(e.Reason, serial.AnswerLost+": %d", &attempts)
 		switch {
 		case err == nil && r.fault != deny:
-			missing += attempts
+			allowed += attempts
 		case err != nil && e.Possible:
-			missing += e.Last - e.First + 1
+			allowed += e.Last - e.First + 1
 		}
 	}
 	texts := map[string]error{}
@@ -142,7 +142,7 @@ func (r *run) audit(t *testing.T, gen *serial.Generator) {
 			serial.WithExplanations(maps.All(explained)), serial.WithEarlier(operator.gen.Scheme()))
 		require.NoError(t, err)
 		require.Zero(t, report.DuplicateCount+report.BeyondCount+report.ForeignCount+report.ContradictedCount, "%+v", report)
-		missing -= report.UnexplainedCount
+		allowed -= report.UnexplainedCount
 	}
-	require.GreaterOrEqual(t, missing, int64(0), "too much is missing from %v, with %v", texts, r.explained)
+	require.GreaterOrEqual(t, allowed, int64(0), "too much is missing from %v, with %v", texts, r.explained)
 }

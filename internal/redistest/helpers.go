@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -33,6 +34,15 @@ func (h Hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 
 // Long reports whether tests that have a short version must run in full, as in CI.
 func Long() bool { return os.Getenv("SERIAL_TEST_LONG") == "1" && !testing.Short() }
+
+// EndingWith returns the pattern of texts that end with a match of want, which may begin with a blank. If want begins
+// with a number, the text must match as a whole, because errors may end with numbers, too.
+func EndingWith(want string) string {
+	if want = strings.TrimPrefix(want, " "); want != "" && strings.ContainsAny(want[:1], "0123456789[") {
+		return "^(" + want + ")$"
+	}
+	return `(^|\W)(` + want + ")$"
+}
 
 // Random returns a source of random numbers. It logs the seed, so that a failure can be reproduced with SERIAL_SEED.
 func Random(t testing.TB) *rand.Rand {

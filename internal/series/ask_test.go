@@ -55,7 +55,7 @@ func TestCalls(t *testing.T) {
 			"issue 1; counter 9997; take 3 → exhausted; get serial:{IS}:20000101 → 9997"},
 		// A stored number must be confirmed in each repetition, but reading needs no confirmation.
 		"replicas do not confirm a number": {"replica",
-			"request a; next → unconfirmed; next → unconfirmed; read 20000101 19991231 → 1 1 -1."},
+			"request a; next → unconfirmed; next → unconfirmed; read 20000101 19991231 → \\[1 1 -1]"},
 		"only the run with the grant detects a loss": {"ledger",
 			"next → 1 opened; issue 2; counter 1; other raise 5 → 10 lost"},
 		// A stored number must be remembered like an issued one, unless it belongs to another period.

@@ -51,7 +51,7 @@ type fixture struct {
 	*environment
 	t        *testing.T
 	settings string
-	typ      string // of the calls
+	typ      string // of calls
 	request  string // ID of the calls' requests, "" for none
 	token    string // content of the lock, "" if it is on other servers
 
@@ -229,9 +229,17 @@ func (redisError) RedisError()     {}
 
 // call returns a call for n numbers.
 func (x *fixture) call(n int) *Call {
-	c, err := x.NewCall(context.Background(), "IS", x.request, n)
+	c, err := x.NewCall(context.Background(), x.typ, x.request, n)
 	require.NoError(x.t, err)
 	return c
+}
+
+// describe returns the error or, if more steps are needed, the step of an outcome.
+func describe(out Outcome) string {
+	if out.Step != Done {
+		return fmt.Sprint("step ", out.Step)
+	}
+	return fmt.Sprint(out.Err)
 }
 
 // Try implements [Locks].
@@ -374,7 +382,7 @@ func (x *fixture) setClock() {
 }
 
 // play runs steps, such as "next → 1 opened; sleep 2s; meanwhile next 1s → context deadline exceeded after 1s". What a
-// step returns must end with a match of the pattern behind the arrow.
+// step returns must end with a match of the pattern behind the arrow. See [redistest.EndingWith].
 func (x *fixture) play(steps string) {
 	for step := range strings.SplitSeq(steps, "; ") {
 		action, want, checked := strings.Cut(step, " →")
@@ -383,7 +391,7 @@ func (x *fixture) play(steps string) {
 			case checked && want == "":
 				require.Empty(x.t, got, step)
 			case checked:
-				require.Regexp(x.t, `(^|\W)`+strings.TrimPrefix(want, " ")+"$", got, step)
+				require.Regexp(x.t, redistest.EndingWith(want), got, step)
 			}
 		}
 		if action, background := strings.CutPrefix(action, "meanwhile "); background {
@@ -441,9 +449,9 @@ func (x *fixture) do(action string) string {
 	case "other": // another process
 		return x.other().do(rest)
 	case "take": // several numbers of a period that is open
-		return fmt.Sprint(x.call(int(number)).Take(context.Background()).Err)
+		return describe(x.call(int(number)).Take(context.Background()))
 	case "prepare":
-		return fmt.Sprint(x.call(0).Prepare(context.Background(), x).Err)
+		return describe(x.call(0).Prepare(context.Background(), x))
 	case "raise", "takeover": // returns the counter
 		if rest == "" { // to the last sequence issued or, for a takeover, reserved
 			if number = x.last[counter]; word == ForTakeover {
@@ -479,9 +487,9 @@ func (x *fixture) do(action string) string {
 	return ""
 }
 
-// counter returns the key of the current counter of IS by the server's clock.
+// counter returns the key of the current counter by the server's clock.
 func (x *fixture) counter() string {
-	return x.Key("IS", x.Calendar.At(time.Now().Add(time.Duration(x.ahead.Load()))).Label)
+	return x.Key(x.typ, x.Calendar.At(time.Now().Add(time.Duration(x.ahead.Load()))).Label)
 }
 
 // other returns another process with the same settings.
