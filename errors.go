@@ -127,7 +127,7 @@ func (g *Generator) describe(r *series.Refusal) error {
 			content += fmt.Sprintf(", and %d is the last number that this process has seen", r.HighWater)
 		}
 		return fmt.Errorf("%w: %s of %s was opened before, but %s %s; find the last number used, and run: %s",
-			ErrCounterLost, typ, label, g.counters.Key(r.Type, r.Span.Label), content, g.operate(r, "raise"))
+			ErrCounterLost, typ, label, g.counters.CounterKey(r.Type, r.Span.Label), content, g.operate(r, "raise"))
 	case series.Future:
 		return fmt.Errorf("%w: Redis's clock shows %s, but %s is already in %s, because a clock was ahead; "+
 			"if Redis's clock is correct now, run: %s", ErrClockSkew, utc(r.Now), typ, g.interval(entered),
@@ -185,7 +185,7 @@ func (g *Generator) describeExhausted(r *series.Refusal) error {
 			"takes effect at once", ErrExhausted, g.subject(r.Type), g.until, utc(r.Now))
 	case len(r.Detail) > len(strconv.FormatInt(template.MaxSequence, 10)):
 		return fmt.Errorf("%w: %s is larger than any sequence, so it was changed by hand; find the last number used, delete "+
-			"the key, and run: %s", ErrExhausted, g.counters.Key(r.Type, r.Span.Label), g.operate(r, "raise"))
+			"the key, and run: %s", ErrExhausted, g.counters.CounterKey(r.Type, r.Span.Label), g.operate(r, "raise"))
 	case g.limit < g.template.Largest():
 		cure = "a larger WithLast takes effect at once"
 	}

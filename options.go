@@ -95,7 +95,7 @@ func (c *config) applyAll(opts []Option) (errs []error) {
 func (c *config) newSeries() *series.Series {
 	i, t := c.issuing, c.template
 	i.Prefix, i.Shared, i.Calendar, i.Counts, i.PrintMark = c.prefix, c.shared, c.calendar, c.counts(), t.PrintMark()
-	i.Base, i.Limit, i.Template, i.Key = c.base, c.limit, c.text, cmp.Or(t.Fingerprint, plain)
+	i.Base, i.Limit, i.Template, i.Fingerprint = c.base, c.limit, c.text, cmp.Or(t.Fingerprint, plain)
 	i.Largest, i.Until = t.Largest(), c.over
 	i.Seconds, i.SpanAt = t.Dates.Finest == calendar.Second, t.Dates.SpanAt
 	if floor := i.Floor; c.shared && floor != nil {

@@ -11,7 +11,7 @@ import (
 // Take is the first step of the sequence. It takes numbers from a counter that exists. For a call for 0 numbers, Take
 // only checks whether the period is open.
 func (c *Call) Take(ctx context.Context) Outcome {
-	if span := c.series.spans.latest.Load(); c.n == 1 && c.once == "" && span != nil && c.node.Waiting.Load() > 0 {
+	if span := c.series.spans.latest.Load(); c.n == 1 && c.requestID == "" && span != nil && c.node.Waiting.Load() > 0 {
 		// The latest span is good enough: if a request for it is waiting, the caller of that request has just read the clock.
 		merge := wire.Merge{Name: c.counts, At: span.From}
 		item, position, err := c.series.wire.Join(ctx, c.node, merge, c.deadline)
@@ -88,23 +88,21 @@ func (c *asker) send(ctx context.Context, r *request, span *Target) (*request, i
 		return r, 0, c.after(err)
 	}
 	got := item.Command.(*request)
-	if got.reply.Status != Issued || got.reply.From < 0 {
-		c.observe(got, position)
-	}
+	c.observe(got, position)
 	return got, position, got.err
 }
 
 // aim prepares a request for a span.
 func (c *asker) aim(r *request, span *Target) {
-	r.server, r.typ, r.counts, r.once, r.span = c.server, c.typ, c.counts, c.once, span
+	r.server, r.typ, r.counts, r.requestID, r.span = c.server, c.typ, c.counts, c.requestID, span
 	r.Command, r.Deadline, r.Confirm, r.Script, r.Note = r, c.deadline, !r.reads, SerialScript, c.note
 	switch {
 	case r.reads:
 		r.Script = readScript
-	case c.once != "" && r.n > 0:
+	case c.requestID != "" && r.n > 0:
 		r.stored = c.stored(span)
 	case r.n == 1 && r.options == nil:
-		if r.typ = c.typ; c.series.Shared {
+		if c.series.Shared {
 			r.typ = ""
 		}
 		r.Merge = wire.Merge{Name: c.counts, At: span.From}
@@ -112,12 +110,12 @@ func (c *asker) aim(r *request, span *Target) {
 }
 
 // stored returns the key and the contents of the answer to a repeatable request.
-func (c *asker) stored(span *Target) *once {
+func (c *asker) stored(span *Target) *storedAnswer {
 	s, printed := c.series, span.printed
 	if c.counts != c.typ {
 		printed += " " + strconv.Quote(c.typ)
 	}
-	return &once{s.RequestKey(c.typ, c.once), printed, s.Config.Key, s.OnceFor.Milliseconds()}
+	return &storedAnswer{s.RequestKey(c.typ, c.requestID), printed, s.Fingerprint, s.OnceFor.Milliseconds()}
 }
 
 // again returns a copy of r that can be sent.

@@ -56,7 +56,7 @@ func (g *gaps) skip(typ string, s *Target, cause Cause, after, last int64) int64
 // mark. There is no report for a repeatable request, because its number is stored, or for a request that only gets the
 // server's time.
 func (g *gaps) lost(r *request) {
-	if r.n > 0 && r.once == "" && r.span != g.probe {
+	if r.n > 0 && r.requestID == "" && r.span != g.probe {
 		g.skip(r.typ, r.span, AnswerLost, r.highWater, g.limit)
 	}
 }
@@ -75,7 +75,7 @@ type granted struct {
 // skipped, and the block of the grant if it cannot be used any more.
 func (g *gaps) ended(r *request) {
 	n := int64(r.reply.Count)
-	if r.reply.Unconfirmed != nil && r.reply.Status == Issued && r.once == "" {
+	if r.reply.Unconfirmed != nil && r.reply.Status == Issued && r.requestID == "" {
 		g.skip(r.typ, r.span, NotReplicated, r.reply.Last-n, r.reply.Last)
 	}
 	if r.options == nil || r.options.Grant == nil {
@@ -89,7 +89,7 @@ func (g *gaps) ended(r *request) {
 		}
 		g.skip(r.typ, r.span, Raised, at, min(contents.seq, upto))
 	}
-	if contents.upto > 0 && (r.err == nil && r.isRefused() || r.err != nil && wire.Unsent(r.err)) {
+	if contents.upto > 0 && (r.err == nil && r.burnsBlock() || r.err != nil && wire.Unsent(r.err)) {
 		g.burn(r)
 	}
 }
@@ -102,9 +102,9 @@ func (g *gaps) burn(r *request) {
 	}
 }
 
-// isRefused reports whether the reply shows that the block was not installed and that no process without a ledger can
-// issue its numbers.
-func (r *request) isRefused() bool {
+// burnsBlock reports whether the reply shows that the block was not installed and that no process without a ledger can
+// issue its numbers. For the statuses that are listed, the reply does not contain whether there are such processes.
+func (r *request) burnsBlock() bool {
 	switch p := &r.reply; p.Status {
 	case Issued, Conflict, Calendar, OtherPrint, Lost, clocked: // after clocked, install sends the block again
 		return false

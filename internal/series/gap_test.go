@@ -78,7 +78,7 @@ func TestLeft(t *testing.T) {
 func TestLost(t *testing.T) {
 	x := &fixture{environment: &environment{}}
 	s := &server{Series: &Series{gaps: gaps{report: x.report, limit: 99, probe: &Target{}}}}
-	for _, r := range []*request{{}, {n: 1, once: "id"}, {n: 1, span: s.gaps.probe}, {n: 2, highWater: 5}} {
+	for _, r := range []*request{{}, {n: 1, requestID: "id"}, {n: 1, span: s.gaps.probe}, {n: 2, highWater: 5}} {
 		r.server = s
 		r.Lost(io.EOF)
 	}
@@ -90,6 +90,6 @@ func TestLost(t *testing.T) {
 	r.Result.Value, r.Result.Unconfirmed = int64(9), io.EOF
 	r.Done()
 	require.Equal(t, Unconfirmed, r.err.(*Refusal).Status)
-	(&request{server: s, n: 1, once: "id", reply: Reply{Status: Issued, Last: 6, Count: 1}}).Left(0)
+	(&request{server: s, n: 1, requestID: "id", reply: Reply{Status: Issued, Last: 6, Count: 1}}).Left(0)
 	require.Equal(t, []string{"lost 6-99", "lost 7-99", "unconfirmed 8-9"}, x.gaps)
 }

@@ -95,7 +95,7 @@ func (c *Call) Open(ctx context.Context, out Outcome) Outcome {
 // shortly before the call's lock expires. The call's flight is moved to the copy.
 func (c *Call) detach(out Outcome) *Call {
 	d := *c
-	d.deadline, d.endless = time.Now().Add(LockExpiry-margin), true
+	d.deadline = time.Now().Add(LockExpiry - margin)
 	if out.lock != nil {
 		d.deadline = out.since.Add(LockExpiry - margin)
 	}
@@ -112,7 +112,7 @@ func (c *Call) await(ctx context.Context, o *opening) Outcome {
 		return o.run(context.WithoutCancel(ctx)), nil
 	}, func(out Outcome, _ error) {
 		defer c.series.gaps.addPending(-1)
-		if n := out.Numbers; out.Step == Done && out.Err == nil && n.Span != nil && c.once == "" {
+		if n := out.Numbers; out.Step == Done && out.Err == nil && n.Span != nil && c.requestID == "" {
 			c.series.gaps.skip(c.typ, n.Span, CallerLeft, n.Last-int64(c.n), n.Last)
 		}
 	})

@@ -88,7 +88,7 @@ func (e *environment) process(t *testing.T, settings string) *fixture {
 	p := &fixture{environment: e, t: t, settings: settings, typ: "IS", token: "token", counts: map[string]int{},
 		plans: map[string]string{}}
 	c := Config{Client: e.redis.Client(redistest.Hook(p.around)), Prefix: "serial", Counts: "days", PrintMark: "aa",
-		Limit: 9999, Largest: 10001, Block: 10, MaxSkew: time.Hour, Key: "plain", OnceFor: 48 * time.Hour, Retention: 6,
+		Limit: 9999, Largest: 10001, Block: 10, MaxSkew: time.Hour, Fingerprint: "plain", OnceFor: 48 * time.Hour, Retention: 6,
 		Explain: p.report, Pending: p.pend}
 	c.Calendar = calendar.Calendar{Location: time.UTC, Unit: calendar.Day}
 	c.SpanAt = func(at time.Time) (calendar.Span, error) {
@@ -131,7 +131,7 @@ func (x *fixture) set(c *Config, setting string) {
 			x.mu.Lock()
 			defer x.mu.Unlock()
 			if value == "" {
-				return x.last[x.Key(typ, c.Calendar.At(start).Label)], err
+				return x.last[x.CounterKey(typ, c.Calendar.At(start).Label)], err
 			}
 			return number, err
 		}
@@ -150,7 +150,7 @@ func (x *fixture) set(c *Config, setting string) {
 			}
 			x.mu.Lock()
 			defer x.mu.Unlock()
-			counter := x.Key(typ, label)
+			counter := x.CounterKey(typ, label)
 			after := max(above, x.ledger[counter])
 			x.ledger[counter] = after + n
 			return after, nil
@@ -489,7 +489,7 @@ func (x *fixture) do(action string) string {
 
 // counter returns the key of the current counter by the server's clock.
 func (x *fixture) counter() string {
-	return x.Key(x.typ, x.Calendar.At(time.Now().Add(time.Duration(x.ahead.Load()))).Label)
+	return x.CounterKey(x.typ, x.Calendar.At(time.Now().Add(time.Duration(x.ahead.Load()))).Label)
 }
 
 // other returns another process with the same settings.

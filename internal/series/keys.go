@@ -42,8 +42,10 @@ func (k keys) RecordKey(typ string) string { return k.prefix + ":{" + k.countedA
 // RequestKey returns the key under which the answer to a request is stored.
 func (k keys) RequestKey(typ, id string) string { return k.RecordKey(typ) + ":once:" + id }
 
-func (k keys) counter(typ, label string) string { return k.RecordKey(typ) + ":" + label }
-func (k keys) lock(typ, label string) string    { return k.counter(typ, label) + ":lock" }
+// CounterKey returns the key of a type's counter in the period with the given label.
+func (k keys) CounterKey(typ, label string) string { return k.RecordKey(typ) + ":" + label }
+
+func (k keys) lock(typ, label string) string { return k.CounterKey(typ, label) + ":lock" }
 
 // A Recorded is a period as it is stored in a record.
 type Recorded struct {

@@ -41,7 +41,7 @@ func (m *memory) find(typ string, s *Target) (counter, record any, highWater int
 	if e := m.types[typ]; e != nil && e.start == s.Start {
 		return e.counter, e.record, e.highWater
 	}
-	return m.counter(typ, s.Label), m.RecordKey(typ), 0
+	return m.CounterKey(typ, s.Label), m.RecordKey(typ), 0
 }
 
 // remember stores that seq was returned. With the first number of a new period, it deletes the types whose period has
@@ -69,7 +69,7 @@ func (m *memory) remember(typ string, s *Target, seq int64, clock *clock) {
 		m.newest = s.Start // the server's clock was ahead, and has been corrected
 	}
 	typ = strings.Clone(typ) // typ may be part of a large string
-	m.types[typ] = &entry{start: s.Start, end: end, highWater: seq, clock: clock, counter: m.counter(typ, s.Label),
+	m.types[typ] = &entry{start: s.Start, end: end, highWater: seq, clock: clock, counter: m.CounterKey(typ, s.Label),
 		record: m.RecordKey(typ)}
 }
 

@@ -87,7 +87,7 @@ func (c *asker) newPrepare(current *Target, floor *int64, compared bool) (*reque
 	if floor != nil { // the request may be repeated, because it issues no number
 		r.options.Grant = &grant{Floor: floor}
 	}
-	r.keys = []any{s.counter(c.typ, upcoming.Label)}
+	r.keys = []any{s.CounterKey(c.typ, upcoming.Label)}
 	return r, upcoming
 }
 

@@ -30,16 +30,16 @@ func (c *Call) Raise(ctx context.Context, purpose string, seq int64, keep bool) 
 		}
 		out := c.outcome(got, 0, nil)
 		f := &got.reply.Found
-		if got.reply.Status == Exhausted || out.Step == Missing && c.series.Reserve != nil && f.Above >= MaxSeq && !f.Lost &&
-			purpose == ForRaise {
+		full := c.series.Reserve != nil && f.Above >= MaxSeq && !f.Lost // the ledger has no sequences left to reserve
+		if got.reply.Status == Exhausted || out.Step == Missing && full && purpose == ForRaise {
 			return nil // the counter is already above seq
 		}
 		if out.Step == Missing {
 			if end := wire.ContextErr(ctx); end != nil { // another period may have begun, for which seq was not meant
 				return c.gaveUp(end)
 			}
+			out.checked = true // no lock is needed, because the script never lowers a counter
 			o := &opening{Call: c.detach(out), caller: ctx, Outcome: out, purpose: purpose, seq: seq}
-			o.checked = true
 			out = c.await(ctx, o)
 		}
 		if out.Step == Wait {

@@ -15,7 +15,7 @@ func (c *asker) History(ctx context.Context, labels ...string) (Counters, error)
 	c.reads = true
 	r := &request{reads: true}
 	for _, label := range labels {
-		r.keys = append(r.keys, c.series.counter(c.typ, label))
+		r.keys = append(r.keys, c.series.CounterKey(c.typ, label))
 	}
 	got, _, err := c.ask(ctx, r)
 	counters := Counters{Span: got.span}

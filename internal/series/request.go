@@ -10,17 +10,17 @@ import (
 // same time share a request.
 type request struct {
 	wire.Item
-	server  *server
-	typ     string // type in reports, or "" if callers of several types may share the request
-	counts  string // type in the keys of the series; see keys.countedAs
-	span    *Target
-	n       int      // number of sequences; if callers may share the request, it is set by Arguments
-	once    string   // ID of a repeatable request, or ""
-	options *options // rare arguments, or nil for a usual take
-	keys    []any    // additional keys
-	stored  *once    // contents of the stored answer, or nil if the request is not repeatable
-	reads   bool     // whether the request only reads
-	granted granted  // parts of the grant, for reports
+	server    *server
+	typ       string // type in reports, or "" if callers of several types may share the request
+	counts    string // type in the keys of the series; see keys.countedAs
+	span      *Target
+	n         int           // number of sequences; if callers may share the request, it is set by Arguments
+	requestID string        // ID of a repeatable request, or ""
+	options   *options      // rare arguments, or nil for a usual take
+	keys      []any         // additional keys
+	stored    *storedAnswer // contents of the stored answer, or nil if the request is not repeatable
+	reads     bool          // whether the request only reads
+	granted   granted       // parts of the grant, for reports
 
 	highWater int64 // high-water mark that was sent
 	reply     Reply // reply, set by Done
@@ -29,17 +29,17 @@ type request struct {
 
 // options are rare arguments of a request, which are sent as JSON. The comment at the top of serial.lua describes them.
 type options struct {
-	All     bool   `json:"all,omitempty"`
-	Far     bool   `json:"far,omitempty"`
-	Purpose string `json:"purpose,omitempty"`
-	Seq     int64  `json:"seq"`
-	Keep    bool   `json:"keep,omitempty"`
-	Once    *once  `json:"once,omitempty"`
-	Next    *next  `json:"next,omitempty"`
-	Grant   *grant `json:"grant,omitempty"`
+	All     bool          `json:"all,omitempty"`
+	Far     bool          `json:"far,omitempty"`
+	Purpose string        `json:"purpose,omitempty"`
+	Seq     int64         `json:"seq"`
+	Keep    bool          `json:"keep,omitempty"`
+	Once    *storedAnswer `json:"once,omitempty"`
+	Next    *next         `json:"next,omitempty"`
+	Grant   *grant        `json:"grant,omitempty"`
 }
 
-type once struct {
+type storedAnswer struct {
 	at      any    // Redis key of the stored answer
 	Printed string `json:"printed"`
 	Key     string `json:"key"`
@@ -170,7 +170,7 @@ func (r *request) Leave() { r.server.gaps.addPending(1) }
 func (r *request) Left(position int) {
 	g := &r.server.gaps
 	defer g.addPending(-1)
-	if first, last, ok := r.share(position); ok && r.err == nil && r.once == "" {
+	if first, last, ok := r.share(position); ok && r.err == nil && r.requestID == "" {
 		g.skip(r.typ, r.span, CallerLeft, first-1, last)
 	}
 	if r.reply.Status == clocked {

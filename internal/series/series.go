@@ -41,23 +41,23 @@ const (
 
 // A Config configures a [Series]. Its functions must be safe for concurrent use.
 type Config struct {
-	Client    redis.UniversalClient
-	Replicas  wire.Replicas
-	Prefix    string // prefix of every key
-	Shared    bool   // whether all types share one series
-	Calendar  calendar.Calendar
-	Counts    string // name of the calendar, as it is stored in the record
-	PrintMark string // print mark of every period, in hexadecimal
-	Base      int64  // first sequence of a period, minus 1
-	Limit     int64  // largest sequence
-	Largest   int64  // largest sequence that a floor may return, if it is larger than Limit
-	Until     int64  // instant from which no number is issued, in Unix seconds, or 0 if there is none
-	Seconds   bool   // whether spans last one second
-	MaxSkew   time.Duration
-	Retention int           // number of periods for which a counter is kept after its own
-	Template  string        // template, which is stored with the answer to a request
-	Key       string        // fingerprint of the key that hides sequences, or "plain"; stored with the answer, too
-	OnceFor   time.Duration // time for which the answer to a request is stored
+	Client      redis.UniversalClient
+	Replicas    wire.Replicas
+	Prefix      string // prefix of every key
+	Shared      bool   // whether all types share one series
+	Calendar    calendar.Calendar
+	Counts      string // name of the calendar, as it is stored in the record
+	PrintMark   string // print mark of every period, in hexadecimal
+	Base        int64  // first sequence of a period, minus 1
+	Limit       int64  // largest sequence
+	Largest     int64  // largest sequence that a floor may return, if it is larger than Limit
+	Until       int64  // instant from which no number is issued, in Unix seconds, or 0 if there is none
+	Seconds     bool   // whether spans last one second
+	MaxSkew     time.Duration
+	Retention   int           // number of periods for which a counter is kept after its own
+	Template    string        // template, which is stored with the answer to a request
+	Fingerprint string        // fingerprint of the key that hides sequences, or "plain"; stored with the answer, too
+	OnceFor     time.Duration // time for which the answer to a request is stored
 
 	// SpanAt returns the span that contains an instant, and an error if its numbers cannot be printed.
 	SpanAt func(time.Time) (calendar.Span, error)
@@ -106,9 +106,6 @@ func New(c Config) *Series {
 // Wire returns the client that sends the counters' commands.
 func (s *Series) Wire() *wire.Client { return s.wire }
 
-// Key returns the key of a type's counter in the period with the given label.
-func (s *Series) Key(typ, label string) string { return s.counter(typ, label) }
-
 // NoteUsed stores how many sequences of a type have been used in a period. It returns the largest count that was stored
 // before, or 0 if there is none. If this process has not issued a number of the type in the period, NoteUsed stores
 // nothing and returns the new count.
@@ -123,28 +120,28 @@ func (s *Series) subject(typ string) string { return cmp.Or(typ, s.Prefix+":*") 
 // several goroutines at once.
 type Call struct {
 	asker
-	began   time.Time
-	endless bool    // whether only ctx limits the time for which the call waits for other callers
-	waits   int     // how often the call has waited for other callers, up to 10
-	flight  *flight // flight of the call, or nil if it has none
-	refused error   // error of the latest attempt to get the lock, or nil
+	began       time.Time
+	hasDeadline bool    // whether ctx has a deadline, and only ctx limits the time for which the call waits for others
+	waits       int     // how often the call has waited for other callers, up to 10
+	flight      *flight // flight of the call, or nil if it has none
+	refused     error   // error of the latest attempt to get the lock, or nil
 }
 
 // An asker sends the requests of a call and interprets the replies.
 type asker struct {
 	Events Events
 
-	series   *Series
-	server   *server
-	node     *wire.Node
-	typ      string
-	counts   string        // type in the keys of the series; see keys.countedAs
-	once     string        // ID of a repeatable request, or ""
-	n        int           // number of sequences to issue
-	deadline time.Time     // time after which nothing is sent, except to finish an opening
-	reads    bool          // whether the call only reads
-	slept    time.Duration // time for which the call has waited for the server's clock
-	note     *wire.Note    // latest failure of the call or of a flight that it waits for; nil before the first flight
+	series    *Series
+	server    *server
+	node      *wire.Node
+	typ       string
+	counts    string        // type in the keys of the series; see keys.countedAs
+	requestID string        // ID of a repeatable request, or ""
+	n         int           // number of sequences to issue
+	deadline  time.Time     // time after which nothing is sent, except to finish an opening
+	reads     bool          // whether the call only reads
+	slept     time.Duration // time for which the call has waited for the server's clock
+	note      *wire.Note    // latest failure of the call or of a flight that it waits for; nil before the first flight
 }
 
 // Events are the events of a call for hooks. If a Target is nil, the event did not happen.
@@ -165,14 +162,11 @@ func (s *Series) NewCall(ctx context.Context, typ, requestID string, n int) (*Ca
 	}
 	c := calls.Get().(*Call)
 	now := s.memory.made.Add(time.Since(s.memory.made)) // faster than time.Now, which reads two clocks
-	*c = Call{asker: asker{series: s, typ: typ, counts: typ, once: requestID, n: n}, began: now}
-	if s.Shared {
-		c.counts = SharedType
-	}
+	*c = Call{asker: asker{series: s, typ: typ, counts: s.countedAs(typ), requestID: requestID, n: n}, began: now}
 	c.deadline = c.began.Add(AnswerTime)
 	c.node = s.wire.Node(ctx, c.counts)
 	c.server = c.node.Local.(*server)
-	_, c.endless = ctx.Deadline()
+	_, c.hasDeadline = ctx.Deadline()
 	return c, nil
 }
 
@@ -180,8 +174,8 @@ func (s *Series) NewCall(ctx context.Context, typ, requestID string, n int) (*Ca
 // throughput.
 var calls = sync.Pool{New: func() any { return new(Call) }}
 
-// Free lets another call reuse the memory of c. c must have ended without an error, and must not be used any more. (An
-// opening that continues after its caller has left uses a copy of the Call.)
+// Free lets another call reuse the memory of c. c must have ended without an error, and must not be used any more. After
+// an error, an opening may still read c in the background (see await).
 func (c *Call) Free() { calls.Put(c) }
 
 // Restart sets the call's deadline as if the call had just begun.
@@ -194,7 +188,7 @@ func (c *Call) Restart() {
 // deadline, the call still ends within its longest duration.
 func (c *Call) extend(waited time.Duration) {
 	c.deadline = c.deadline.Add(waited)
-	if limit := c.began.Add(longest); !c.endless && c.deadline.After(limit) {
+	if limit := c.began.Add(longest); !c.hasDeadline && c.deadline.After(limit) {
 		c.deadline = limit
 	}
 }

@@ -16,7 +16,7 @@ func (f *flight) wait(ctx context.Context, c *Call) Outcome {
 	began := time.Now()
 	defer func() { c.extend(time.Since(began)) }()
 	timeout := longest - time.Since(c.began)
-	if c.endless {
+	if c.hasDeadline {
 		timeout = 1 << 62
 	}
 	timer := time.NewTimer(timeout)
@@ -63,7 +63,7 @@ func (c *Call) Wait(ctx context.Context) Outcome {
 	pause = pause/2 + rand.N(pause)
 	c.waits = min(c.waits+1, 10)
 	taken := errors.Is(c.refused, ErrTaken)
-	if left := longest - time.Since(c.began); !c.endless && pause > left {
+	if left := longest - time.Since(c.began); !c.hasDeadline && pause > left {
 		return Outcome{Err: c.tooLong()}
 	}
 	if c.refused != nil && !taken && time.Until(c.deadline) < pause { // the lock servers have failed

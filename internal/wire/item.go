@@ -87,7 +87,7 @@ type Item struct {
 	Result Result
 
 	ctx      context.Context // context of the first caller; only its values are used
-	limits   *limits
+	limits   *deadlines
 	done     chan struct{}   // closed by wake; nil while the item's only caller sends it
 	woken    atomic.Bool     // whether done is closed
 	limit    context.Context // context that ends at about the deadline
@@ -97,7 +97,7 @@ type Item struct {
 
 	// The other fields are used only by the goroutine that sends the item.
 	next       *Item // item to send directly after this one, which is Then unless Then is already finished
-	command    onceCmd
+	command    noRetryCmd
 	attempts   int           // number of failed attempts that were followed by a pause
 	pause      time.Duration // pause before the next attempt
 	withSource bool          // whether the source is sent, because the server does not know the script
@@ -135,7 +135,7 @@ type leaver struct {
 var finished = new(leaver)
 
 // begin prepares an item, and the items after it, for the queue.
-func (i *Item) begin(ctx context.Context, l *limits) {
+func (i *Item) begin(ctx context.Context, l *deadlines) {
 	for ; i != nil; i = i.Then {
 		i.N, i.ctx, i.limits, i.next, i.done = max(i.N, 1), ctx, l, i.Then, make(chan struct{})
 		i.limit = l.until(i.Deadline)
@@ -246,14 +246,14 @@ func (i *Item) wait(ctx context.Context, position int, deadline time.Time) error
 	return Late(GaveUp(cmp.Or(ctx.Err(), ErrNoAnswer), i.failure.Load()), deadline)
 }
 
-// A onceCmd is a command that go-redis does not send again.
-type onceCmd struct {
+// A noRetryCmd is a command that go-redis does not send again.
+type noRetryCmd struct {
 	*redis.Cmd
 	timed *redis.Client // copy of the client that must send the command, or nil; see sender.limitReads
 }
 
 // NoRetry implements [redis.Cmder].
-func (onceCmd) NoRetry() bool { return true }
+func (noRetryCmd) NoRetry() bool { return true }
 
 // build creates the command of the next attempt. The parameter known is the script whose source the pipeline already
 // contains, or nil if there is none.
@@ -267,15 +267,15 @@ func (i *Item) build(ctx context.Context, timed *redis.Client, known *Script) {
 			args[0], args[1] = "evalsha", i.Script.Digest
 		}
 	}
-	i.command = onceCmd{redis.NewCmd(ctx, args...), timed}
+	i.command = noRetryCmd{redis.NewCmd(ctx, args...), timed}
 	i.command.SetFirstKeyPos(int8(key))
 	i.command.SetStepCount(1) // otherwise go-redis queries the nodes of a Cluster about the command, even nodes that hang
 }
 
-// limits creates contexts that end at a deadline. Calls that begin at about the same time share a context. A separate
+// deadlines creates contexts that end at a deadline. Calls that begin at about the same time share a context. A separate
 // context for each call would cost five allocations and a microsecond, which is a thirtieth of a round trip on
 // loopback.
-type limits struct {
+type deadlines struct {
 	latest atomic.Pointer[context.Context]
 }
 
@@ -284,7 +284,7 @@ const sharing = 250 * time.Millisecond
 
 // until returns a context that ends at the given time, or earlier by at most sharing and at most an eighth of the
 // remaining time.
-func (l *limits) until(end time.Time) context.Context {
+func (l *deadlines) until(end time.Time) context.Context {
 	if latest := l.latest.Load(); latest != nil {
 		at, _ := (*latest).Deadline()
 		if early := end.Sub(at); early >= 0 && early <= sharing && early <= time.Until(end)/8 {
@@ -297,11 +297,11 @@ func (l *limits) until(end time.Time) context.Context {
 	return limit
 }
 
-// A limited has the deadline of the embedded context and the values of another context.
-type limited struct {
+// withValues has the deadline of the embedded context and the values of another context.
+type withValues struct {
 	context.Context
 	values context.Context
 }
 
 // Value implements [context.Context].
-func (l limited) Value(key any) any { return l.values.Value(key) }
+func (l withValues) Value(key any) any { return l.values.Value(key) }

@@ -36,9 +36,9 @@ type settings struct {
 	replicas    Replicas
 	retries     int           // number of attempts after the first one, as configured in the client
 	read        time.Duration // read timeout, as returned by Configured
-	limits      limits        // contexts for callers that wait for a result
-	connects    limits        // contexts for pipelines that wait for a connection
-	ownConnects limits        // the same for a caller that sends its item itself
+	limits      deadlines     // contexts for callers that wait for a result
+	connects    deadlines     // contexts for pipelines that wait for a connection
+	ownConnects deadlines     // the same for a caller that sends its item itself
 	latestReply atomic.Int64  // time of the latest reply, in Unix nanoseconds; 0 before the first reply
 }
 
@@ -138,7 +138,7 @@ func (passOn) DialHook(next redis.DialHook) redis.DialHook { return next }
 // ProcessHook implements [redis.Hook].
 func (passOn) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if c, ok := cmd.(onceCmd); ok && c.timed != nil {
+		if c, ok := cmd.(noRetryCmd); ok && c.timed != nil {
 			return c.timed.Process(ctx, cmd)
 		}
 		return next(ctx, cmd)
@@ -148,7 +148,7 @@ func (passOn) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ProcessPipelineHook implements [redis.Hook].
 func (passOn) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c, ok := cmds[0].(onceCmd)
+		c, ok := cmds[0].(noRetryCmd)
 		if !ok || c.timed == nil {
 			return next(ctx, cmds)
 		}
@@ -169,7 +169,7 @@ func (s *sender) exec(ctx context.Context, pipe redis.Pipeliner, confirm bool, i
 			_ = pipe.Process(ctx, i.command)
 		}
 	}
-	wait := onceCmd{timed: s.timed}
+	wait := noRetryCmd{timed: s.timed}
 	if confirm {
 		wait.Cmd = redis.NewCmd(ctx, "wait", s.replicas.N, s.replicas.Timeout.Milliseconds())
 		_ = pipe.Process(ctx, wait)
@@ -215,10 +215,10 @@ func (s *sender) isBounded(i *Item, now time.Time) bool {
 // send makes one attempt to run items, in one pipeline. Either all of them need confirmation, or none does. The
 // parameter connect is the time by which a connection must be available, and l creates the context for this. send
 // finishes the items that get a reply or must not be sent again, and returns the other items.
-func (s *sender) send(items []*Item, connect time.Time, l *limits) (again []*Item) {
+func (s *sender) send(items []*Item, connect time.Time, l *deadlines) (again []*Item) {
 	ctx := l.until(connect)
 	if items[0].ctx != context.Background() {
-		ctx = limited{ctx, items[0].ctx}
+		ctx = withValues{ctx, items[0].ctx}
 	}
 	var known *Script
 	for _, head := range items {
