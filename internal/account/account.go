@@ -49,8 +49,8 @@ type Book struct {
 	listed    [kinds]int // length of the lists of each kind together
 }
 
-// An account has one list of each of these kinds. Until an account is closed, a list of uses contains uses that certainly belong there,
-// and unresolved uses. Both have separate limits, so each list of uses has two more kinds.
+// An account has one list of each of these kinds. Until an account is closed, a list of uses contains uses that certainly
+// belong there, and unresolved uses. Both have separate limits, so each list of uses has two more kinds.
 const (
 	duplicates = iota
 	beyond

@@ -26,7 +26,7 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest"
-	core "github.com/dailyserial/serial/internal/series"
+	inner "github.com/dailyserial/serial/internal/series"
 )
 
 // A setting is the configuration of a run, and of the generators of its workers.
@@ -262,7 +262,7 @@ var typePattern = regexp.MustCompile(`[TR]-\d{8}`)
 // taken returns how many numbers a command takes if it is the library's script. They are its sixth argument after the
 // keys.
 func taken(cmd redis.Cmder) (n int64) {
-	args, keys, script := cmd.Args(), 0, core.SerialScript
+	args, keys, script := cmd.Args(), 0, inner.SerialScript
 	if !strings.HasPrefix(cmd.Name(), "eval") || args[1] != script.Digest && args[1] != script.Source {
 		return 0
 	}

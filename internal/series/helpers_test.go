@@ -88,8 +88,8 @@ func (e *environment) process(t *testing.T, settings string) *fixture {
 	p := &fixture{environment: e, t: t, settings: settings, typ: "IS", token: "token", counts: map[string]int{},
 		plans: map[string]string{}}
 	c := Config{Client: e.redis.Client(redistest.Hook(p.around)), Prefix: "serial", Counts: "days", PrintMark: "aa",
-		Limit: 9999, Largest: 10001, Block: 10, MaxSkew: time.Hour, Fingerprint: "plain", OnceFor: 48 * time.Hour, Retention: 6,
-		Explain: p.report, Pending: p.pend}
+		Limit: 9999, Largest: 10001, Block: 10, MaxSkew: time.Hour, Fingerprint: "plain", OnceFor: 48 * time.Hour,
+		Retention: 6, Explain: p.report, Pending: p.pend}
 	c.Calendar = calendar.Calendar{Location: time.UTC, Unit: calendar.Day}
 	c.SpanAt = func(at time.Time) (calendar.Span, error) {
 		_, err := p.next(t.Context(), "print")
@@ -167,7 +167,7 @@ func (x *fixture) set(c *Config, setting string) {
 		c.Shared = true
 	case "mark":
 		c.PrintMark = value
-	case "skewed":
+	case "anySkew":
 		c.MaxSkew = -1
 	default:
 		require.Empty(x.t, setting)
@@ -190,9 +190,9 @@ func (x *fixture) count(event string, n int) {
 	x.counts[event] += n
 }
 
-// next takes the next outcome of a plan. It may begin with the time until then, or with a new difference of the server's
-// clock, which has a sign. After "ran", the attempt has had its effect before it fails. After "hangs", it fails when its
-// context ends.
+// next takes the next outcome of a plan. An outcome is success, taken, silence, EOF, timeout, canceled or the text of an
+// error of Redis. It may begin with the time until then, or with a new difference of the server's clock, which has a
+// sign. After "ran", the attempt has had its effect before it fails. After "hangs", it fails when its context ends.
 func (x *fixture) next(ctx context.Context, plan string) (runs bool, err error) {
 	x.mu.Lock()
 	outcome, rest, more := strings.Cut(x.plans[plan], ", ")
@@ -383,6 +383,23 @@ func (x *fixture) setClock() {
 
 // play runs steps, such as "next → 1 opened; sleep 2s; meanwhile next 1s → context deadline exceeded after 1s". What a
 // step returns must end with a match of the pattern behind the arrow. See [redistest.EndingWith].
+//
+//	next TIME                    takes a number, in a context that ends after TIME
+//	issue N                      takes N numbers
+//	take N                       takes N numbers, if the period is open
+//	raise SEQ, takeover SEQ      raises the counter; without SEQ, to the last sequence issued or reserved
+//	prepare                      prepares the next period
+//	read LABELS                  returns the last sequences of the current period and of others
+//	meanwhile STEP, other STEP   runs a step in the background, or in another process
+//	type TYPE, request ID        sets the type of the calls, or the ID of their requests
+//	grant, lock, run, floor, ledger, print OUTCOMES   sets the next outcomes of such attempts; see fixture.next
+//	clock TIME, freeze TIME      sets the difference of the server's clock; freeze also stops it
+//	at TIME, sleep TIME          waits until a time of the day, or for a time
+//	deny COMMAND                 lets the server refuse a command
+//	counter TEXT, delete         sets or deletes the current counter
+//	repeat                       sends the last grant again
+//	get KEY, granted, gaps       return the content of a key, the options of the last grant, and the reported gaps
+//	asked, attempts, …           return how often something has happened; see fixture.do
 func (x *fixture) play(steps string) {
 	for step := range strings.SplitSeq(steps, "; ") {
 		action, want, checked := strings.Cut(step, " →")
@@ -418,7 +435,7 @@ func (x *fixture) do(action string) string {
 		time.Sleep(duration)
 	case "freeze": // stops the clock of the server
 		x.redis.SetTime(time.Now().Add(duration))
-	case "grant", "lock", "run", "floor", "ledger", "print": // see fixture
+	case "grant", "lock", "run", "floor", "ledger", "print":
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.plans[word] = rest

@@ -66,7 +66,7 @@ func (c *Call) Prepare(ctx context.Context, locks Locks) (out Outcome) {
 		case Exhausted:
 			return Outcome{Err: c.refuse(got)}
 		default:
-			got.span = upcoming
+			got.span = upcoming // the error is about the next period
 			return Outcome{Err: c.refuse(got)}
 		}
 	}
@@ -96,7 +96,7 @@ func (c *asker) newPrepare(current *Target, floor *int64, compared bool) (*reque
 // before the period begins, and its counter is never lowered.
 func (c *Call) lockNext(ctx context.Context, locks Locks, upcoming *Target) (*opening, Outcome) {
 	since := time.Now()
-	if c.note == nil {
+	if c.note == nil { // the call has had no flight
 		c.note = new(wire.Note)
 	}
 	lock, _, err := locks.Try(ctx, c.deadline, c.counts, c.series.lock(c.typ, upcoming.Label), nil, c.note)

@@ -30,7 +30,7 @@ func TestHistories(t *testing.T) {
 		histories = 500
 	}
 	for range histories {
-		inBubble(t, "skewed", func(x *fixture) {
+		inBubble(t, "anySkew", func(x *fixture) {
 			restart := redismemory.AddReplicationID(x.redis.Miniredis)
 			var processes []*fixture
 			var log []string
@@ -41,7 +41,7 @@ func TestHistories(t *testing.T) {
 			})
 			random.Shuffle(len(settings), func(i, j int) { settings[i], settings[j] = settings[j], settings[i] })
 			for _, s := range settings {
-				processes = append(processes, x.process(x.t, s+", skewed"))
+				processes = append(processes, x.process(x.t, s+", anySkew"))
 			}
 			record, exists := x.RecordKey("IS"), false
 			for range 80 {

@@ -45,7 +45,8 @@ func New(client redis.UniversalClient, replicas Replicas, local func() any) *Cli
 }
 
 // newNode returns the Node of a server. If this package does not know which server has a key, and go-redis has to find
-// it, the argument server is nil. Each item is then sent by itself, and only the number of connections of the client limits how many are in flight.
+// it, the argument server is nil. Each item is then sent by itself, and only the number of connections of the client
+// limits how many are in flight.
 func newNode(s *settings, server *redis.Client, connections int, local any) *Node {
 	n := &Node{
 		Local: local, sender: sender{settings: s, server: server}, waitingByMerge: map[Merge]*Item{},

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// This file contains the queue of the items that wait to be sent to a server. The number of pipelines in flight is limited. Below the limit, an item is
-// sent immediately. Otherwise it waits in the queue, where callers with the same Merge share an item. When a pipeline
+// This file contains the queue of the items that wait for a server. The number of pipelines in flight is limited. Below
+// the limit, an item is sent immediately. Otherwise it waits, and callers with the same Merge share it. When a pipeline
 // returns, the next pipeline takes as many waiting items as possible. So pipelines become longer as the load grows.
 
 // The limit depends on the minimum round-trip time. On loopback, a round trip is mostly CPU work. One pipeline in

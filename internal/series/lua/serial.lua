@@ -55,7 +55,7 @@
 --   "stale"   the grant is not valid any more, and the caller must begin again. The field mixed is as with "missing"
 --   "exhausted"  fewer than n numbers are left. text is the last sequence used. If a grant raised the counter, from and
 --             upto are as with "raised"; otherwise upto is absent
-local time, n, json, id = redis.pcall('TIME'), ARGV[6] + 0, ARGV[8] and string.byte(ARGV[8]) == 123, nil
+local time, n, json, id = redis.pcall('TIME'), ARGV[6] + 0, ARGV[8] and string.byte(ARGV[8]) == 123, nil -- 123 is "{"
 
 -- This block handles the usual case, in which the period is open and its counter is at or above the high-water mark. In
 -- any other case, the script starts over below. Each command, and each conversion of a string to a number, takes a few
@@ -157,9 +157,10 @@ end
 -- exist yet, so in that case it is called again after the first write. used, starts and claim are fields of release
 -- 0.5.0.
 local function save()
-  local opened = ahead and tonumber(string.match(ahead, '%S+$')) or 0
-  local ends = math.max(past, opened) + 7 * 24 * 60 * 60
+  local aheadPast = ahead and tonumber(string.match(ahead, '%S+$')) or 0
+  local ends = math.max(past, aheadPast) + 7 * 24 * 60 * 60
   lifetime(record, ends)
+  -- A field that must be deleted is false. If it were nil, the table would lack it, and it would keep its old value.
   local write, delete = {'entered', entered}, {'used', 'starts', 'claim'}
   for name, value in pairs({first = first, ahead = ahead, firstAhead = firstAhead, jump = jump, doubtful = doubtful,
     print = print, ledger = ledger, ceiling = ledger and ceiling and plain(ceiling),
@@ -235,15 +236,15 @@ local function prepare(p)
     if not p.compared then return needed('missing') end
   end
   local number, found = read(KEYS[3])
-  local opened = (ahead == p.period or found or known(name)) and true -- a boolean, like lost
+  local mayBeUsed = (ahead == p.period or found or known(name)) and true -- a boolean, like lost
   local floor = grant and grant.floor
   if not number and not floor then
-    lost, content = opened, found
-    if p.hasFloor or opened then return needed(p.hasFloor and 'missing' or 'lost') end
+    lost, content = mayBeUsed, found
+    if p.hasFloor or mayBeUsed then return needed(p.hasFloor and 'missing' or 'lost') end
   end
-  local base = opened and baseOf(name) or p.base
+  local base = mayBeUsed and baseOf(name) or p.base
   local used = math.max(number or base, floor or 0)
-  if ahead ~= p.period then ahead, firstAhead = p.period, not opened and startsAt(p.base) end
+  if ahead ~= p.period then ahead, firstAhead = p.period, not mayBeUsed and startsAt(p.base) end
   permit(KEYS[3], found, p.expires)
   save()
   write(KEYS[3], found, number, used, p.expires)
@@ -330,8 +331,8 @@ local enough = n == 0 or used + n <= limit
 local issued = enough and used + n or used
 permit(counter, content, expires)
 if once and n > 0 then redis.call('SET', KEYS[3], '', 'XX') end -- writes nothing, but fails if SET is refused
-local known = opened or base == start or (last or 0) > start -- otherwise the period had a lower start
-enter(startsAt(known and start or 0))
+local startIsKnown = opened or base == start or (last or 0) > start -- otherwise the period had a lower start
+enter(startsAt(startIsKnown and start or 0))
 if block then ceiling, counterCopy, replID = upto, issued == last and content or plain(issued), id end
 save()
 write(counter, content, last, issued, expires)
