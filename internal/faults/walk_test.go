@@ -90,10 +90,8 @@ type walk struct {
 
 // A model is what an honest operator knows of the numbers that count together.
 type model struct {
-	used     map[string]int64 // greatest sequence by label
-	latest   string           // latest period that a call may have entered
-	prepared string           // latest period that Prepare may have opened
-	doubtful string           // latest of these when the clock went back
+	used   map[string]int64 // greatest sequence by label
+	latest string           // latest period that a call may have entered
 }
 
 // Periods of two zones and day starts lie up to three days apart, the clock may be four days behind an earlier one, and
@@ -215,9 +213,13 @@ func (w *walk) call(p *walkProcess, typ, method string) bool {
 	ctx, used, skew := w.t.Context(), m.used[from], w.skew
 	issues := strings.HasPrefix(method, "Next")
 	if issues && w.IntN(12) == 0 {
-		skew = w.randomSkew()
-		w.jumpTo = w.truth.Add(skew)
-		w.jumpIn.Store(1 + w.Int64N(6))
+		// If the record expired in the middle of the call, the model would not know that the series begins anew.
+		to, left := w.randomSkew(), w.client.PTTL(ctx, "serial:{"+series+"}").Val()
+		if left <= 0 || left > to-w.skew {
+			skew = to
+			w.jumpTo = w.truth.Add(skew)
+			w.jumpIn.Store(1 + w.Int64N(6))
+		}
 	}
 	numbers, err := make([]serial.Number, 1), error(nil)
 	switch method {
@@ -247,14 +249,6 @@ func (w *walk) call(p *walkProcess, typ, method string) bool {
 	}
 	to, _ := w.period(p)
 	m.latest = max(m.latest, from, to)
-	if method == "Prepare" {
-		_, _, end := p.gen.Scheme().Period(serial.At(w.now()))
-		next, _, _ := p.gen.Scheme().Period(serial.At(end))
-		m.prepared = max(m.prepared, next)
-	}
-	if min(from, to) < m.latest {
-		m.doubtful = max(m.latest, m.prepared)
-	}
 	w.note("%s %s by %d: %v %v", method, series, slices.Index(w.processes, p), numbers, err)
 	for _, known := range []error{serial.ErrConflict, serial.ErrClockSkew, serial.ErrCounterLost, serial.ErrExhausted} {
 		if errors.Is(err, known) {
@@ -295,9 +289,8 @@ func (w *walk) follows(m *model, label string, first int64) {
 		follows = follows || last < s.start && s.start <= first && first <= s.start+skipped
 		begins = begins || s.start <= first
 	}
-	// If a clock was set back, the record may take periods for used that the later clock opened, and the periods before
-	// them. Their start then does not count.
-	w.require(follows && (last > 0 || label <= m.doubtful || begins), first, "does not follow", last)
+	// Between periods that were entered, a record may take others for used, and then their start does not count.
+	w.require(follows && (last > 0 || m.latest != label || begins), first, "does not follow", last)
 }
 
 func (w *walk) loseCounter(typ, label string) {

@@ -172,6 +172,9 @@ func (d *Dates) SpanAt(at time.Time) (calendar.Span, error) {
 		wall = c.With(d.Finest).At(at).Wall
 		s.Date = string(d.append(nil, wall))
 	}
+	if wall.Year() < 1970 && !c.HasPeriod(at) {
+		return s, fmt.Errorf("serial: the date is before 1970 in %v", c.Location)
+	}
 	return s, d.checkYear(wall)
 }
 
@@ -260,7 +263,7 @@ func (d *Dates) first(s string) (time.Time, error) {
 		for j := range times {
 			switch p := finest.Beginning(wall.Add(time.Duration(j) * step)); {
 			case p.Start >= p.End: // clocks skipped the period
-			case p.End <= 0 && !c.HasPeriod(time.Unix(p.Start, 0)):
+			case (p.End <= 0 || p.Wall.Year() < 1970) && !c.HasPeriod(time.Unix(p.End-1, 0)):
 				early = "the %[1]s is before 1970"
 			default:
 				return time.Unix(p.Start, 0), nil

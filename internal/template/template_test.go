@@ -484,6 +484,8 @@ func TestParse(t *testing.T) {
 		{"04-06", "BBBBMMdd", "IS000001010001, IS256702300001", "there is no date"},
 		{"never 04-06", "yyyyMMdd", "IS999912310001", "is not before the end of all time"},
 		{"never 04-06", "yyyyMMdd", "IS196912310001", "before 1970"},
+		{"America/Santiago", "", "IS196912310001", "before 1970"}, // ends after 1970 has begun in UTC
+		{"4h", "", "IS196912310001", "before 1970"},
 		{"year 04-06", "FFFF", "IS19680001", "is before 1970"},
 		{"year 04-06", "FFFF", "IS19690001", "1969-04-06T00:00:00Z"}, // begins before 1970 and ends after it
 
