@@ -55,7 +55,7 @@ func lose(cmd redis.Cmder, send func() error) error {
 // possible. The tests of internal/series cover which numbers these are.
 // Guarantees: gap-explained.
 func TestUnused(t *testing.T) {
-	slow := serial.WithLedger(ledgerFunc(func() (int64, error) {
+	slow := serial.WithLedger(ledgerFunc(func(context.Context) (int64, error) {
 		time.Sleep(time.Minute) // so long that the block cannot be installed any more
 		return 0, nil
 	}), 10)

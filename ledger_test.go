@@ -2,6 +2,7 @@ package serial_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -133,7 +134,7 @@ func testLedger(t *testing.T, b backend) {
 		}
 		answer = func() (int64, error) { return 3, nil }
 		s.next(s.gen, 4)
-	}, serial.WithLedger(ledgerFunc(func() (int64, error) { return answer() }), 3))
+	}, serial.WithLedger(ledgerFunc(func(context.Context) (int64, error) { return answer() }), 3))
 }
 
 // Redis restarts empty after the settings of a series were changed. The ledger still has the settings, so no printed

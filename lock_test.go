@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest"
 	inner "github.com/dailyserial/serial/internal/series"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // slowing returns a hook that waits before it sends a command of the given step; see stepOf.
@@ -88,6 +90,40 @@ func TestLockThatWasSetTwice(t *testing.T) {
 		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		require.EqualValues(t, 2, sets.Load())
 	})
+}
+
+// The floor or the ledger of a busy process hangs. Another process must get the lock as soon as this attempt has failed,
+// although callers of the busy process are waiting for it, too.
+// Guarantees: opener-killed.
+func TestOthersGetTheLockAfterAFailure(t *testing.T) {
+	hangs := func(ctx context.Context) (int64, error) { <-ctx.Done(); return 0, ctx.Err() }
+	floor := func(ctx context.Context, _ string, _ time.Time) (int64, error) { return hangs(ctx) }
+	for name, options := range map[string][2]serial.Option{
+		"floor":  {serial.WithFloor(floor), fixedFloor(0)},
+		"ledger": {serial.WithLedger(ledgerFunc(hangs), 10), serial.WithLedger(new(serialtest.Ledger), 10)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, m *simulation) {
+				busy := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), options[0])
+				healthy := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), options[1])
+				ctx, stop := context.WithCancel(t.Context())
+				var callers sync.WaitGroup
+				for range 6 {
+					callers.Go(func() {
+						for ctx.Err() == nil {
+							_, _ = busy.Next(ctx, "IS")
+						}
+					})
+				}
+				time.Sleep(100 * time.Millisecond)
+				began := time.Now()
+				require.NoError(t, errOf(healthy.Next(t.Context(), "IS")))
+				require.Less(t, time.Since(began), 8*time.Second)
+				stop()
+				callers.Wait()
+			})
+		})
+	}
 }
 
 // The context of a caller ends during an attempt to get the lock, or at the instant at which the attempt ends. Only

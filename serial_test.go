@@ -319,10 +319,10 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// A ledgerFunc is a ledger that ignores the arguments of a reservation.
-type ledgerFunc func() (int64, error)
+// A ledgerFunc is a ledger that ignores what a reservation is for.
+type ledgerFunc func(ctx context.Context) (int64, error)
 
-func (f ledgerFunc) Reserve(context.Context, serial.Reservation) (int64, error) { return f() }
+func (f ledgerFunc) Reserve(ctx context.Context, _ serial.Reservation) (int64, error) { return f(ctx) }
 
 func TestPeriodNames(t *testing.T) {
 	names := "Period(-1) Period(0) PerSecond PerMinute PerHour PerDay PerMonth PerYear PerWeek PerQuarter Never " +

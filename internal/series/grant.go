@@ -137,7 +137,7 @@ func (o *opening) run(ctx context.Context) (out Outcome) {
 		if o.lock != nil && !released && !o.kept {
 			o.lock.Release(ctx)
 		}
-		o.endFlight(out.Err)
+		o.endFlight(out.Err, o.lock != nil && out.Err != nil && time.Since(o.since) > time.Second)
 	}()
 	if o.checksTwice() && !o.checked {
 		locked := o.found.span

@@ -162,8 +162,8 @@ func (s *Series) NewCall(ctx context.Context, typ, requestID string, n int) (*Ca
 	}
 	c := calls.Get().(*Call)
 	now := s.memory.made.Add(time.Since(s.memory.made)) // faster than time.Now, which reads two clocks
-	*c = Call{asker: asker{series: s, typ: typ, counts: s.countedAs(typ), requestID: requestID, n: n}, began: now}
-	c.deadline = c.began.Add(AnswerTime)
+	*c = Call{asker: asker{series: s, typ: typ, counts: s.countedAs(typ), requestID: requestID, n: n,
+		deadline: now.Add(AnswerTime)}, began: now}
 	c.node = s.wire.Node(ctx, c.counts)
 	c.server = c.node.Local.(*server)
 	_, c.hasDeadline = ctx.Deadline()
@@ -289,7 +289,7 @@ func (c *Call) startFlight(span *Target) (others *flight) {
 		if c.flight.key.start == span.Start {
 			return nil
 		}
-		c.endFlight(nil) // its period has ended
+		c.endFlight(nil, false) // its period has ended
 	}
 	key := flightKey{strings.Clone(c.counts), span.Start}
 	started := &flight{key: key, done: make(chan struct{}), ended: Outcome{Step: Again}}
@@ -300,9 +300,15 @@ func (c *Call) startFlight(span *Target) (others *flight) {
 	return nil
 }
 
+// turn is the time for which a process leaves the lock to others after an opening that has held it for long and failed.
+// It is twice the longest pause of [Call.Wait].
+const turn = 300 * time.Millisecond
+
 // endFlight ends the call's flight, if it has one. The waiting callers continue. If err is an outage, their calls fail
-// with err, because each of them would encounter the same outage.
-func (c *Call) endFlight(err error) {
+// with err, because each of them would encounter the same outage. With othersFirst, callers of this process then wait
+// for an empty flight. Otherwise one of them would get the lock at once, each time before the callers of other processes,
+// which pause between their attempts.
+func (c *Call) endFlight(err error, othersFirst bool) {
 	f := c.flight
 	if f == nil {
 		return
@@ -311,14 +317,17 @@ func (c *Call) endFlight(err error) {
 	if err != nil && wire.IsOutage(err) {
 		f.ended = Outcome{Err: err}
 	}
-	c.series.flights.Delete(f.key)
+	flights := &c.series.flights
+	if othersFirst {
+		empty := &flight{key: f.key, done: make(chan struct{}), ended: Outcome{Step: Again}}
+		flights.Store(f.key, empty)
+		time.AfterFunc(turn, func() { flights.Delete(f.key); close(empty.done) })
+	} else {
+		flights.Delete(f.key)
+	}
 	close(f.done)
 }
 
 // End ends the call and its flight. *err is the result of the call. If it is an outage, callers that wait for the
 // flight return it, too.
-func (c *Call) End(err *error) {
-	if c.flight != nil {
-		c.endFlight(*err)
-	}
-}
+func (c *Call) End(err *error) { c.endFlight(*err, false) }
