@@ -59,6 +59,10 @@ func (c *command) audit(ctx context.Context) error {
 		}
 		at = serial.At(last.Start)
 	}
+	from := c.explained
+	if from == "-" {
+		from = "stdin"
+	}
 	opts := []serial.AuditOption{serial.WithEarlier(c.earlierSchemes...)}
 	_, start, _ := c.scheme.Period(at) // start is zero with -all
 	if r := c.Register; r != nil {
@@ -66,7 +70,7 @@ func (c *command) audit(ctx context.Context) error {
 		opts = append(opts, serial.WithExplanations(r.Explanations(ctx, series, start)))
 	}
 	if c.explained != "" { // the file follows the register, because the last explanation of a number counts
-		opts = append(opts, serial.WithExplanations(c.explanations(ctx, c.explained, explained, c.args[0], start)))
+		opts = append(opts, serial.WithExplanations(c.explanations(ctx, from, explained, c.args[0], start)))
 	}
 	numbers := func(yield func(string, error) bool) {
 		for e, err := range c.entries(ctx, input) {
@@ -86,6 +90,10 @@ func (c *command) audit(ctx context.Context) error {
 	report, err := c.gen.Audit(ctx, c.args[0], at, numbers, opts...)
 	if err != nil {
 		return err
+	}
+	if c.unnumbered > 0 {
+		c.warn("%s has %s without a number; first and last were taken as sequences of %s in %s", from,
+			counted(c.unnumbered, "line"), c.series(report.Type), c.name(report.Start))
 	}
 	c.printReport(&report)
 	return conclusion(report.Clean() && report.ForeignCount == 0)
@@ -150,11 +158,15 @@ func (c *command) instant(wall time.Time) (serial.When, error) {
 // printReport prints the report of one period as text or, with -json, as JSON.
 func (c *command) printReport(r *serial.Report) {
 	c.suggestColumn(r.Foreign)
+	subject := c.series(r.Type) + " in " + c.name(r.Start)
+	if r.Last < r.First && r.BeyondCount == 0 && r.OtherCount > 0 { // TYPE may be mistyped
+		c.warn("no line of the input is a number of %s", subject)
+	}
 	if c.json {
 		c.printReportJSON(r)
 		return
 	}
-	subject, clean := c.series(r.Type)+" in "+c.name(r.Start), r.Clean() && r.ForeignCount == 0
+	clean := r.Clean() && r.ForeignCount == 0
 	result := verdict(clean)
 	c.printf("%s (from %s)\n", subject, r.Start.Format(time.RFC3339))
 	if issued := c.printCounts(r); clean && !issued {
@@ -214,6 +226,9 @@ func (c *command) suggestColumn(foreign []string) {
 // that belong to no period.
 func (c *command) printReports(all *serial.Reports) {
 	c.suggestColumn(all.Foreign)
+	if len(all.Periods) == 0 && all.OtherCount > 0 {
+		c.warn("Redis has no counter of %s, so no number of the input was checked", c.series(c.args[0]))
+	}
 	if c.json {
 		for i := range all.Periods {
 			c.printReportJSON(&all.Periods[i])
@@ -373,9 +388,6 @@ func (c *command) explanations(ctx context.Context, name string, input io.Reader
 		if err == nil {
 			return
 		}
-		if name == "-" {
-			name = "stdin"
-		}
 		yield(serial.Explanation{}, fmt.Errorf("explanations in %s: %w", name, err))
 	}
 }
@@ -385,7 +397,7 @@ func (c *command) explanations(ctx context.Context, name string, input io.Reader
 func (c *command) readExplanations(ctx context.Context, input io.Reader, typ string, start time.Time,
 	yield func(serial.Explanation) bool) error {
 	r := newCSV(ctx, input)
-	now := time.Now()
+	c.undated = time.Now()
 	r.FieldsPerRecord = -1 // the count of fields is checked below
 	header, err := r.Read()
 	for err == nil && isNext(header) {
@@ -420,7 +432,7 @@ func (c *command) readExplanations(ctx context.Context, input io.Reader, typ str
 		for i, name := range header {
 			fields[name] = strings.TrimSpace(plain(row[i]))
 		}
-		e, err := c.readExplanation(fields, typ, start, now)
+		e, err := c.readExplanation(fields, typ, start)
 		if err != nil {
 			line, _ := r.FieldPos(0)
 			return fmt.Errorf("line %d: %w", line, err)
@@ -456,9 +468,8 @@ var onlyPossible = regexp.MustCompile("^(" + serial.AnswerLost + "|" + serial.Ra
 	")([:;]|$)")
 
 // readExplanation returns the explanation in the fields of a line.
-func (c *command) readExplanation(fields map[string]string, typ string, start, now time.Time) (
-	serial.Explanation, error) {
-	e := serial.Explanation{Type: typ, Start: start, Reason: fields["reason"], By: fields["by"], At: now}
+func (c *command) readExplanation(fields map[string]string, typ string, start time.Time) (serial.Explanation, error) {
+	e := serial.Explanation{Type: typ, Start: start, Reason: fields["reason"], By: fields["by"], At: c.undated}
 	sequence := func(to *int64) func(string) error {
 		return func(value string) (err error) { *to, err = Integer(value, 64); return err }
 	}
@@ -498,6 +509,8 @@ func (c *command) readExplanation(fields map[string]string, typ string, start, n
 	} else if start.IsZero() {
 		return e, errors.New("the number is missing; with -all, each line needs one, because first and last do not show " +
 			"the period")
+	} else {
+		c.unnumbered++
 	}
 	var err error
 	if e.Series, err = c.scheme.Series(e.Type); err != nil {
@@ -528,11 +541,14 @@ func (c *command) parseEarlier(number, typ string, start time.Time) (serial.Numb
 func (c *command) printExplained(r *serial.Report) {
 	var reasons, possible []string
 	line := func(r gap, e *serial.Explanation) string {
-		who := c.time(e.At)
-		if e.By != "" {
-			who = e.By + ", " + who
+		text, who := c.formatRange(r)+" "+e.Reason, e.By
+		if !e.At.Equal(c.undated) {
+			who = strings.TrimPrefix(who+", "+c.time(e.At), ", ")
 		}
-		return fmt.Sprintf("%s %s (%s)", c.formatRange(r), e.Reason, who)
+		if who != "" {
+			text += " (" + who + ")"
+		}
+		return text
 	}
 	more := r.ExplainedCount
 	for _, e := range r.Explained {
@@ -546,7 +562,7 @@ func (c *command) printExplained(r *serial.Report) {
 	c.listPart("explained", r.ExplainedCount, more, reasons)
 	c.listRanges("not explained", r.UnexplainedCount, gaps(r.Unexplained))
 	if r.PossibleCount > 0 {
-		c.list("possible", r.PossibleCount, possible)
+		c.list("possible reasons", r.PossibleCount, possible)
 	}
 	c.list("contradicted", r.ContradictedCount, mapped(r.Contradicted, c.printedSeq))
 }

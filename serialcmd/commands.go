@@ -40,7 +40,7 @@ printed, the error contains them. If stdout is closed, no number is issued.`,
 		{
 			name: "peek", args: "TYPE", needs: Redis, run: (*command).peek,
 			summary: "print the last number issued in this period, if any",
-			detail: `If no number was issued, stdout stays empty, and stderr contains a message.
+			detail: `If Redis has no number of this period, stdout stays empty, and stderr contains a message.
 ` + undated,
 		},
 		{

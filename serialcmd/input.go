@@ -115,15 +115,22 @@ var separatorLine = regexp.MustCompile(`^("?(?i:sep)=([,;\t])"?)(\r?\n|$)`)
 
 const (
 	bufferSize = 64 << 10
-	separators = ",;\t" // possible separators of columns
+	separators = ",;\t"       // possible separators of columns
+	zip        = "PK\x03\x04" // first bytes of a ZIP archive, and so of an .xlsx file
 )
 
-// newReader returns a reader that converts the input to UTF-8, and fails once ctx has ended. It removes the byte order
-// mark that Windows programs write, and decodes UTF-16 after such a mark. An incomplete character becomes U+FFFD.
+// newReader returns a reader that converts the input to UTF-8. It fails once ctx has ended, and if the input is a ZIP
+// archive. It removes the byte order mark that Windows programs write, and decodes UTF-16 after such a mark. An
+// incomplete character becomes U+FFFD.
 func newReader(ctx context.Context, input io.Reader) *bufio.Reader {
 	r, w := io.Pipe() // needed because a read from a terminal does not end when ctx ends
 	go func() {
-		_, err := io.Copy(w, input)
+		buffered := bufio.NewReaderSize(input, bufferSize)
+		start, _ := buffered.Peek(len(zip))
+		err := errors.New("this is a spreadsheet or an archive; save it as CSV")
+		if string(start) != zip {
+			_, err = io.Copy(w, buffered)
+		}
 		_ = w.CloseWithError(err)
 	}()
 	context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })

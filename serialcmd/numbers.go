@@ -143,7 +143,7 @@ func (c *command) peek(ctx context.Context) error {
 	case c.json:
 		c.printJSON(line)
 	case number.Seq == 0:
-		c.warn("no number of %s has been issued since %s", c.series(number.Type), number.Start.Format(time.RFC3339))
+		c.warn("Redis has no number of %s since %s", c.series(number.Type), number.Start.Format(time.RFC3339))
 	case number.Date.IsZero(): // the template prints a more exact date than Redis stores
 		c.printf("seq %d\n", number.Seq)
 		if line.Today != "" {
@@ -171,13 +171,14 @@ func (c *command) parseNumber(context.Context) error {
 	return nil
 }
 
-// periodFlags replaces the options for period lengths in a message of the library, such as WithPeriod(PerDay), with
+// settingFlags replaces options in a message of the library, such as WithPeriod(PerDay) and "a larger WithLast", with
 // flags of cmd/serial.
-func periodFlags(message string) string {
+func settingFlags(message string) string {
 	for unit := calendar.Second; unit.Valid(); unit++ {
 		message = strings.ReplaceAll(message, fmt.Sprintf("WithPeriod(%v)", serial.Period(unit)), "-period "+unit.Noun())
 	}
-	return message
+	return strings.NewReplacer("WithLast ", "-last ", "WithUntil ", "-until ", "WithRetention ", "-retention ").
+		Replace(message)
 }
 
 // history prints a line with a bar for each period, newest period first. The bar shows which share of the period's

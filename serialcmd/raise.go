@@ -72,7 +72,10 @@ func (c *command) announce(ctx context.Context, s *explanation) error {
 	l, undated, err := c.upcoming(ctx)
 	if err != nil {
 		c.printSkipped(s)
-		return fmt.Errorf("%s succeeded, but %w", c.row.name, err)
+		if !errors.Is(err, serial.ErrExhausted) { // otherwise, the counter was already above all numbers
+			err = fmt.Errorf("%s succeeded, but %w", c.row.name, err)
+		}
+		return err
 	}
 	if l.Next == "" {
 		c.warn("no number of %s is left in the period that began at %s", c.series(l.Type), l.Start.Format(time.RFC3339))
@@ -171,7 +174,8 @@ func (c *command) skipping(ctx context.Context, raise func(seq int64) error) err
 	case unknown != nil && s == nil:
 		unknown = fmt.Errorf("the numbers that %s skipped are unknown: %w", c.row.name, unknown)
 	case s == nil && c.skip.lost.Load() && seq > 0:
-		c.warn("the counter was lost, so the skipped numbers are unknown, and none of them is explained")
+		c.warn("it is not known which numbers were skipped, because the counter was lost; none of them is explained, so an " +
+			"audit will list them as not explained")
 	case c.skip.blocks.Load() && seq > 0:
 		c.warn("the numbers of blocks that the ledger had reserved are not explained, because callers may have them")
 	}

@@ -164,7 +164,7 @@ func run(gen *serial.Generator, s *Setup, opts []Option) int {
 	}
 	text := quotedArgs.ReplaceAllString(err.Error(), "")
 	if s.Settings != nil {
-		text = periodFlags(text)
+		text = settingFlags(text)
 	}
 	for line := range strings.Lines(text) { // serial.New returns one line for each invalid option
 		cmd.warn("%s", strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "serial: "))
@@ -192,6 +192,8 @@ type command struct {
 	unreported error // result of flush
 
 	earlierSchemes []*serial.Scheme // schemes of -earlier
+	unnumbered     int64            // count of explanations in a file that have no number
+	undated        time.Time        // At of the explanations in a file that have no time
 }
 
 // warn prints a line on stderr.

@@ -278,6 +278,8 @@ func TestInputRefused(t *testing.T) {
 		{hint, `"` + one + `"`, nil},
 		{"nothing was written; " + hint, "number\n" + one, nil},
 		{"1 line cannot be parsed; nothing was written\n", "IS1,2\n", nil}, // no field is a number
+		{"the input cannot be read: this is a spreadsheet or an archive; save it as CSV\n", "PK\x03\x04\x14\n", nil},
+		{"cannot be read as CSV: this is a spreadsheet or an archive; save it", "PK\x03\x04\n", []string{"-column", "a"}},
 	} {
 		e["stdin"] = row.text
 		_, stderr := e.exits(t, 1, append([]string{"import"}, row.args...)...)

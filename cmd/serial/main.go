@@ -38,9 +38,9 @@
 // periods. Without -redis, it is therefore not required, and the default is the time zone of this machine.
 //
 // Audit and import read numbers from a file or stdin, one per line or, with -column, from a column of CSV with a
-// header. Columns are separated by commas, semicolons or tabs. The input is UTF-8, or UTF-16 with a byte order mark,
-// with any line endings. Blank lines are skipped. Whitespace and ="…" around a number are ignored. A field of CSV may
-// have up to 1 MB.
+// header. Columns are separated by commas, semicolons or tabs. The input is UTF-8, or UTF-16 with a byte order mark.
+// Lines end with LF or CRLF. Blank lines are skipped. Whitespace and ="…" around a number are ignored. A field of CSV
+// may have up to 1 MB.
 //
 // Audit compares the numbers with the counter of the current period or, with -date, of an earlier period whose counter
 // still exists. It lists the numbers that are missing, used twice or never issued, and the lines that are not numbers.

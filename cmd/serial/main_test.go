@@ -258,7 +258,8 @@ func TestAuditGuide(t *testing.T) {
 		if text := strings.TrimSuffix(blocks[i][1], "\n"); blocks[i][0] == "csv" {
 			script += "$ write " + name + "\n" + regexp.MustCompile("(?m)^").ReplaceAllString(text, "< ") + "\n"
 		} else {
-			script += strings.TrimSuffix(text, "serial: not all numbers are accounted for") + "? 3\n"
+			text = strings.TrimSuffix(text, "serial: not all numbers are accounted for")
+			script += regexp.MustCompile(`(?s)^(.*?\n)(serial: .*?\n)(.*)$`).ReplaceAllString(text, "$1$3! $2") + "? 3\n"
 		}
 	}
 	play(t, script)

@@ -73,7 +73,7 @@ func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 	add("year-start", "`MM-DD` first day of the business year, such as 04-01. It applies to the periods year, half-year "+
 		"and quarter and to the tokens FFFF, FF, EEEE, EE, S and Q. Default 01-01", s.setYearStart)
 	add("template", "`TEXT` template of the numbers. Default {type}{date:yyyyMMdd}{seq:4}, with a date that suits "+
-		"-period", text(&s.template))
+		"-period. The library's default always has yyyyMMdd", text(&s.template))
 	add("start", "`SEQ` first sequence of each period. Default 1", whole(serial.WithStart))
 	add("last", "`SEQ` last sequence of each period. Default: the largest that the template can print",
 		whole(serial.WithLast))
@@ -86,7 +86,7 @@ func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 			s.opts = append(s.opts, serial.WithUntil(serial.OnDateOf(day)))
 			return nil
 		})
-	add("retention", "`N` number of periods for which a counter is kept after its own, for history and audit. Default 0",
+	add("retention", "`N` number of further periods for which a counter is kept, for history and audit. Default 0",
 		func(value string) error {
 			n, err := serialcmd.Integer(value, strconv.IntSize)
 			s.more = append(s.more, serial.WithRetention(int(n)))
@@ -219,6 +219,9 @@ func (s *settings) complete(need serialcmd.Need, command string) (err error) {
 		}
 	}
 	if s.zone == nil && s.url != "" {
+		if _, err := check(s.url); err != nil {
+			return fmt.Errorf("the Redis URL: %w", err)
+		}
 		return errors.New("with a Redis URL, the time zone of all processes is required: -tz or $SERIAL_TZ")
 	}
 	local := "that of this machine" // Go does not know the name of this zone
@@ -337,12 +340,19 @@ func dial(address string) (client redis.UniversalClient, err error) {
 	return redis.NewClient(o), nil
 }
 
-// check returns the query of a URL. It returns an error if a special character in the password may have split the URL.
-// In this case, a part of the password would be parsed as the port, the path or an option, and errors could contain it.
+// scheme matches the beginning of a URL that go-redis accepts.
+var scheme = regexp.MustCompile(`^(?i:rediss?|unix):/`)
+
+// check returns the query of a URL. It returns an error if the scheme is wrong, or if a special character in the
+// password may have split the URL. A part of the password would then be parsed as the port, the path or an option, and
+// errors could contain it.
 func check(address string) (url.Values, error) {
 	const encode = "percent-encode special characters: %2F for /, %3F for ?, %23 for #, %40 for @, %25 for %"
+	if !scheme.MatchString(address) {
+		return nil, errors.New("want a URL that begins with redis://, rediss:// or unix://, such as redis://localhost:6379")
+	}
 	u, err := url.Parse(address)
-	if err != nil || u.Opaque != "" || strings.Contains(address, "#") {
+	if err != nil || strings.Contains(address, "#") {
 		return nil, errors.New("want redis://USER:PASSWORD@HOST:PORT/DB; " + encode)
 	}
 	query, err := url.ParseQuery(u.RawQuery)
