@@ -243,26 +243,27 @@ func (g *Generator) interval(p series.Recorded) string {
 		from.In(zone).Format(time.DateTime), to.In(zone).Format(time.DateTime), zone)
 }
 
-// Facts returns settings of s for package serialcmd. The type of the result is not part of the public API, and may
-// change in any release.
+// Facts returns settings of s. It is only for package serialcmd, and applications do not need it. The type of the result
+// is not part of the public API, and may change in any release.
 func (s *Scheme) Facts() operator.Facts {
 	return operator.Facts{Calendar: s.calendar, Text: s.text, Template: s.template, Start: s.base + 1, Last: s.last,
 		Until: s.until.String(), Prefix: s.prefix, Shared: s.shared, Hidden: s.key != nil}
 }
 
-// Facts returns settings of g for package serialcmd. The type of the result is not part of the public API, and may
-// change in any release.
+// Facts returns settings of g. It is only for package serialcmd, and applications do not need it. The type of the result
+// is not part of the public API, and may change in any release.
 func (g *Generator) Facts() operator.Facts {
 	f := g.Scheme().Facts()
 	f.Client, f.Retention, f.Ledger, f.Releases = g.issuing.Client, g.issuing.Retention, g.ledger != nil, g.locks.releases
 	return f
 }
 
-// ForProgram returns a copy of g for a program that operators run. Some errors of the copy contain a command that ends
-// the error. This command begins with the name of the program. If the parameter flags is nil, the program must have the
-// settings of g built in, like a program made with package serialcmd. Otherwise the command also contains the flags
-// with which cmd/serial gets the settings of g, followed by the given flags. The given hooks are called before the
-// hooks of g. Their NearlyExhaustedAt must be 0 to 1, as in [WithHooks].
+// ForProgram returns a copy of g for a program that operators run. It is only for package serialcmd, and applications do
+// not need it. Some errors of the copy contain a command that ends the error. This command begins with the name of the
+// program. If the parameter flags is nil, the program must have the settings of g built in, like a program made with
+// package serialcmd. Otherwise the command also contains the flags with which cmd/serial gets the settings of g,
+// followed by the given flags. The given hooks are called before the hooks of g. Their NearlyExhaustedAt must be 0 to 1,
+// as in [WithHooks].
 func (g *Generator) ForProgram(name string, flags []string, hooks Hooks) *Generator {
 	c := g.config
 	hooks.NearlyExhaustedAt = cmp.Or(hooks.NearlyExhaustedAt, 0.8)

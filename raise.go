@@ -54,8 +54,9 @@ func (g *Generator) Takeover(ctx context.Context, typ string, seq int64) error {
 	return g.raise(ctx, "Takeover", series.ForTakeover, typ, seq, false)
 }
 
-// TakeoverKeepingLedger is like [Generator.Takeover], but never takes a series out of its ledger. If the series has a
-// ledger and this Generator has none, the error is [ErrConflict], and nothing changes.
+// TakeoverKeepingLedger is like [Generator.Takeover], but never takes a series out of its ledger. It is only for package
+// serialcmd, and applications do not need it. If the series has a ledger and this Generator has none, the error is
+// [ErrConflict], and nothing changes.
 func (g *Generator) TakeoverKeepingLedger(ctx context.Context, typ string, seq int64) error {
 	return g.raise(ctx, "Takeover", series.ForTakeover, typ, seq, true)
 }

@@ -7,7 +7,9 @@ import (
 	"strings"
 )
 
-// A Dialect is the kind of database that contains the tables.
+// A Dialect is the kind of database that contains the tables. [New] cannot detect a wrong Dialect, because it does
+// not access the database. But [Generator.CreateTable] and all calls that take numbers then fail, and their errors
+// mention the Dialect.
 type Dialect int
 
 const (
@@ -30,6 +32,12 @@ var mysqlAgain = regexp.MustCompile(`(?i)\berror (1213|1205|1060)\b`)
 // syntaxError matches MySQL's error for a statement that the server cannot parse, here because it does not support SKIP
 // LOCKED.
 var syntaxError = regexp.MustCompile(`(?i)\berror 1064\b`)
+
+// unsupported matches the errors of all databases for a statement that the database does not support, usually because
+// the Dialect is wrong. If PostgreSQL's messages are in another language, only the code (42601) of a syntax error and the
+// names in the statement are in English.
+var unsupported = regexp.MustCompile(`(?i)syntax error|\b42601\)|\berror 1064\b|no such function|to_regclass|` +
+	`julianday|microsecond`)
 
 // rowChanged matches MariaDB's error for a row that was changed after the transaction's snapshot was taken.
 var rowChanged = regexp.MustCompile(`(?i)\berror 1020\b`)

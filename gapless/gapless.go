@@ -179,24 +179,25 @@ func WithTable(name string) Option {
 // own [serial.WithKeyPrefix]. New does not access a database. It returns an error if the scheme is nil or empty, if the
 // Dialect is unknown, if an option is nil, or if [WithTable] does not allow the name.
 func New(dialect Dialect, scheme *serial.Scheme, opts ...Option) (*Generator, error) {
+	var errs []error
 	if scheme == nil {
-		return nil, errors.New("gapless: the scheme is nil")
+		errs = append(errs, errors.New("gapless: the scheme is nil"))
+	} else if scheme.Calendar() == "" {
+		errs = append(errs, errors.New("gapless: the scheme is empty; want one from serial.NewScheme or Generator.Scheme"))
 	}
 	c := config{table: defaultTable}
 	for i, o := range opts {
 		if o == nil {
-			return nil, fmt.Errorf("gapless: option %d of %d is nil", i+1, len(opts))
+			errs = append(errs, fmt.Errorf("gapless: option %d of %d is nil", i+1, len(opts)))
+			continue
 		}
 		o.apply(&c)
 	}
 	s, err := dialect.forTable(c.table, c.chronology)
-	if err != nil {
+	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
 	calendar := scheme.Calendar()
-	if calendar == "" {
-		return nil, errors.New("gapless: the scheme is empty; want one from serial.NewScheme or Generator.Scheme")
-	}
 	g := &Generator{scheme: scheme, calendar: calendar, mark: calendar + markSeparator + scheme.PrintMark(),
 		dialect: dialect, chronology: c.chronology, sql: s}
 	if g.plain = &g.sql; c.chronology {

@@ -32,6 +32,7 @@ func TestNew(t *testing.T) {
 		{0, s, nil, "gapless: there is no dialect 0; want PostgreSQL, MySQL or SQLite"},
 		{4, s, nil, "gapless: there is no dialect 4; want PostgreSQL, MySQL or SQLite"},
 		{gapless.MySQL, nil, nil, "gapless: the scheme is nil"},
+		{0, nil, nil, "gapless: the scheme is nil\ngapless: there is no dialect 0; want PostgreSQL, MySQL or SQLite"},
 		{gapless.MySQL, new(serial.Scheme), nil,
 			"gapless: the scheme is empty; want one from serial.NewScheme or Generator.Scheme"},
 		{gapless.MySQL, s, []gapless.Option{gapless.WithTable("a"), nil}, "gapless: option 2 of 2 is nil"},
@@ -394,7 +395,8 @@ func TestCreateTable(t *testing.T) {
 	})
 }
 
-// If a table is missing, the error of every call names CreateTable. A nil Querier is a different error.
+// If a table is missing, the error of every call names CreateTable. A nil Querier is a different error. With the Dialect
+// of another database, the error mentions the Dialect.
 func TestMissingTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, at := d.open(t), serial.On(2021, time.October, 24)
@@ -412,6 +414,15 @@ func TestMissingTable(t *testing.T) {
 		}
 		require.ErrorContains(t, onlyErr(g.History(t.Context(), db, "IS", 3)), missing)
 		require.ErrorContains(t, onlyErr(g.Audit(t.Context(), db, "IS", at, func(func(string, error) bool) {})), missing)
+		for other := gapless.PostgreSQL; other <= gapless.SQLite; other++ {
+			if g, err := gapless.New(other, scheme(t)); other != d.dialect {
+				require.NoError(t, err)
+				require.ErrorContains(t, g.CreateTable(t.Context(), db), "check that the Dialect is right")
+				tx := beginAt(t, db, d.readCommitted())
+				require.ErrorContains(t, onlyErr(g.Next(t.Context(), tx, "IS")), "check that the Dialect is right")
+				require.NoError(t, tx.Rollback())
+			}
+		}
 	})
 }
 

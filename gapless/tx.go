@@ -86,6 +86,10 @@ func (g *Generator) failed(ctx context.Context, what string, err error) error {
 	if refused(err) {
 		return err
 	}
+	if unsupported.MatchString(err.Error()) {
+		err = fmt.Errorf("the database does not support a statement of this Dialect; check that the Dialect is right, and "+
+			"that the version of the database is supported: %w", err)
+	}
 	if g.dialect.missing(err) {
 		err = fmt.Errorf("a table of Schema does not exist: call CreateTable to create it, or correct the connection if "+
 			"the table is in another database or schema: %w", err)

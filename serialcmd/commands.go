@@ -382,12 +382,14 @@ func (c *command) typeless() bool {
 // A misuse is an error in the command line.
 type misuse struct{ error }
 
-// Misused returns err as an error in the command line.
+// Misused returns err as an error in the command line. It is only for cmd/serial, and applications do not need it. It
+// may change in any release.
 func Misused(err error) error { return misuse{err} }
 
 func misused(format string, args ...any) error { return Misused(fmt.Errorf(format, args...)) }
 
-// Integer parses a decimal integer. It accepts leading zeros, because the integer may be copied from a printed number.
+// Integer parses a decimal integer. It is only for cmd/serial, and applications do not need it. It accepts leading
+// zeros, because the integer may be copied from a printed number. It may change in any release.
 func Integer(value string, bits int) (int64, error) {
 	n, err := strconv.ParseInt(value, 10, bits)
 	switch {
@@ -402,6 +404,6 @@ func Integer(value string, bits int) (int64, error) {
 // redisURL matches the URL of a Redis, and every URL with a user or a password.
 var redisURL = regexp.MustCompile(`^(?i:rediss?|unix):/|://.*@`)
 
-// IsRedisURL reports whether a word looks like the URL of a Redis. No message may contain such a word, because it may
-// contain a password.
+// IsRedisURL reports whether a word looks like the URL of a Redis. It is only for cmd/serial, and applications do not
+// need it. No message may contain such a word, because it may contain a password. IsRedisURL may change in any release.
 func IsRedisURL(word string) bool { return redisURL.MatchString(word) }

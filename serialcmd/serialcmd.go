@@ -48,8 +48,8 @@ type option func(*Setup)
 
 func (o option) Apply(s *Setup) { o(s) }
 
-// A Setup is the environment in which a command runs. The options of [Main] change it. Like [Settings], [Need],
-// [Misused], [Integer] and [IsRedisURL], it is exported only for cmd/serial, and may change in any release.
+// A Setup is the environment in which a command runs. It is only for cmd/serial, and applications do not need it. It
+// may change in any release. The options of [Main] change the Setup.
 type Setup struct {
 	Name     string // name of the program
 	Args     []string
@@ -63,7 +63,8 @@ type Setup struct {
 	Warning  string   // warning that the command next prints, or ""; set by Settings.Open
 }
 
-// Settings defines flags for the settings of a Generator.
+// Settings defines flags for the settings of a Generator. It is only for cmd/serial, and applications do not need it. It
+// may change in any release.
 type Settings interface {
 	// Define adds the flags to a set, and returns their names in the order of the help.
 	Define(flags *flag.FlagSet) (names []string)
@@ -80,10 +81,11 @@ type Settings interface {
 		gen *serial.Generator, scheme *serial.Scheme, close func() error, err error)
 }
 
-// A Need is what a command requires.
+// A Need is what a command requires. It is only for cmd/serial, and applications do not need it. It may change in any
+// release.
 type Need int
 
-// Each command has one of these needs.
+// Each command has one of these needs. They are only for cmd/serial, and applications do not need them.
 const (
 	Nothing  Need = iota // no settings
 	Form                 // a Scheme

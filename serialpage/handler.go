@@ -121,7 +121,7 @@ func (h *handler) allSeries(ctx context.Context) ([]Series, error) {
 		s := &all[i]
 		series, wrong := "", error(nil)
 		if s.Source == nil {
-			wrong = errors.New("Source is nil")
+			wrong = errors.New("Source is nil, as it is if an argument of Redis or Table is nil")
 		} else {
 			series, wrong = s.Source.scheme().Series(s.Type)
 		}

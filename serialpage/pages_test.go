@@ -2,6 +2,7 @@ package serialpage
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"html"
 	"iter"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/gapless"
 )
 
 const evil = "אבד\"><script>alert(1)</script>" // HTML, with text that is written from right to left
@@ -337,9 +339,13 @@ func TestInvalidOptions(t *testing.T) {
 		other.Earlier = []*serial.Scheme{scheme}
 		return []Series{other}
 	}
+	require.Nil(t, Table(nil, new(gapless.Generator)))
+	require.Nil(t, Table((*sql.DB)(nil), new(gapless.Generator)))
+	require.Nil(t, Table(new(sql.DB), nil))
 	for says, wrong := range map[string][]Series{
-		"Source is nil": {{Type: "IS"}}, "another series has": {right, right}, "256 bytes": {{Key: strings.Repeat("x", 256),
-			Type: "IS", Source: right.Source}}, "invalid": {{Type: "a b", Source: right.Source}},
+		"Source is nil": {{Type: "IS", Source: Redis(nil)}}, "another series has": {right, right},
+		"256 bytes":                    {{Key: strings.Repeat("x", 256), Type: "IS", Source: right.Source}},
+		"invalid":                      {{Type: "a b", Source: right.Source}},
 		"WithEarlier: scheme 1 is nil": earlier(nil),
 		`the key prefix \"shop\"`: earlier(newScheme(t, "{type}{date:yyyyMMdd}{seq}", "UTC",
 			serial.WithKeyPrefix("shop"))),

@@ -93,14 +93,20 @@ type Series struct {
 	// Name is the title of the series on the pages, such as "Sales orders". The default is the same as for Key.
 	Name string
 
-	// Source is the generator that issues the numbers.
+	// Source is the generator that issues the numbers. It must not be nil.
 	Source Source
 
-	// Stored yields the numbers of stored documents. It must yield at least all numbers that were printed for the time
-	// from start to end, and preferably every number that is stored. If it is nil, the pages cannot check which numbers
-	// are stored. Stored must return when ctx ends, because only two audits can run at the same time, and an audit does
-	// not end before Stored returns. A check of all periods calls Stored once, for the time from the oldest to the newest
-	// period whose counter still exists.
+	// Stored yields the numbers of stored documents. If it is nil, the pages cannot check which numbers are stored.
+	//
+	// The arguments start and end are the bounds of the period that is checked. With them, Stored can avoid reading the
+	// documents of other periods. It must yield at least all numbers that were printed for the time from start to end, and
+	// preferably every number that is stored. So a function that returns all numbers ignores both arguments:
+	//
+	//	Stored: func(ctx context.Context, _, _ time.Time) iter.Seq2[string, error] { return allNumbers(ctx) },
+	//
+	// A check of all periods calls Stored once, for the time from the oldest to the newest period whose counter still
+	// exists. Stored must return when ctx ends, because only two audits can run at the same time, and an audit does not
+	// end before Stored returns.
 	Stored func(ctx context.Context, start, end time.Time) iter.Seq2[string, error]
 
 	// Explanations stores the reasons why numbers are missing. If it is nil, numbers cannot be explained.

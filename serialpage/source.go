@@ -3,6 +3,7 @@ package serialpage
 import (
 	"context"
 	"iter"
+	"reflect"
 	"time"
 
 	"github.com/dailyserial/serial"
@@ -25,8 +26,14 @@ type Source interface {
 	closed(ctx context.Context, typ string) (time.Time, error)
 }
 
-// Redis returns the Source of a series whose numbers g issues. The counter of the series is in Redis.
-func Redis(g *serial.Generator) Source { return redisSource{g} }
+// Redis returns the Source of a series whose numbers g issues. The counter of the series is in Redis. If g is nil, the
+// Source is nil, too, and the pages cannot be shown.
+func Redis(g *serial.Generator) Source {
+	if g == nil {
+		return nil
+	}
+	return redisSource{g}
+}
 
 type redisSource struct{ gen *serial.Generator }
 
@@ -53,8 +60,14 @@ func (s redisSource) auditAll(ctx context.Context, typ string, used iter.Seq2[st
 func (s redisSource) closed(context.Context, string) (time.Time, error) { return time.Time{}, nil }
 
 // Table returns the Source of a series whose numbers g issues. The counter of the series is in a database table. The
-// pages read the table through q, which is usually a [*database/sql.DB].
-func Table(q gapless.Querier, g *gapless.Generator) Source { return tableSource{q, g} }
+// pages read the table through q, which is usually a [*database/sql.DB]. If q or g is nil, the Source is nil, too, and
+// the pages cannot be shown.
+func Table(q gapless.Querier, g *gapless.Generator) Source {
+	if v := reflect.ValueOf(q); g == nil || !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil
+	}
+	return tableSource{q, g}
+}
 
 type tableSource struct {
 	q   gapless.Querier

@@ -8,7 +8,9 @@ import (
 	"strings"
 )
 
-// A Dialect is the kind of database that contains the table of a [Ledger] or a [Register].
+// A Dialect is the kind of database that contains the table of a [Ledger] or a [Register]. [New] and [NewRegister]
+// cannot detect a wrong Dialect, because they do not access the database. But all methods that access it then fail, and
+// their errors mention the Dialect.
 type Dialect int
 
 const (
@@ -59,6 +61,11 @@ var otherShape = regexp.MustCompile(`(?i)\berror (1054|1176)\b|no column named|n
 
 // noTable matches MySQL's and SQLite's errors for a missing table.
 var noTable = regexp.MustCompile(`(?i)\berror 1146\b|no such table`)
+
+// unsupported matches the errors of all databases for a statement that the database does not support, usually because
+// the Dialect is wrong. If PostgreSQL's messages are in another language, only the code (42601) of a syntax error and the
+// names in the statement are in English.
+var unsupported = regexp.MustCompile(`(?i)syntax error|\b42601\)|\berror 1064\b|no such function|pragma_database_list`)
 
 // outdated reports whether err means that the table lacks a column or its primary key.
 func (d Dialect) outdated(err error) bool { return d.reports(err, otherShape, "42703", "42P10") }

@@ -28,7 +28,8 @@ type runner struct {
 	outdated string // advice if the table has the wrong columns
 }
 
-// An unfitError wraps the database's error for a table that is missing or has the wrong columns.
+// An unfitError wraps the database's error for a table that is missing or has the wrong columns, or for a statement that
+// the database does not support.
 type unfitError struct {
 	error
 	remedy string
@@ -70,10 +71,13 @@ func (r *runner) do(ctx context.Context, what string, f func(*sql.Conn) error) e
 	}
 }
 
-// failed returns the error for the caller. If the table is missing or has the wrong columns, it adds advice. If ctx has
-// ended, the result also matches the error of ctx.
+// failed returns the error for the caller. It adds advice if the table is missing or has the wrong columns, or if the
+// Dialect may be wrong. If ctx has ended, the result also matches the error of ctx.
 func (r *runner) failed(ctx context.Context, what string, err error) error {
 	switch {
+	case unsupported.MatchString(err.Error()):
+		err = unfitError{err, "the database does not support a statement of this Dialect; check that the Dialect is right, " +
+			"and that the version of the database is supported"}
 	case r.dialect.outdated(err):
 		err = unfitError{err, r.outdated}
 	case r.dialect.missing(err) && strings.Contains(err.Error(), r.table): // a trigger may need other tables

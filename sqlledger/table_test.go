@@ -43,7 +43,8 @@ func TestHiddenTable(t *testing.T) {
 }
 
 // A table is missing, or has another shape. The error of every call must contain the remedy, and a table with another
-// shape must stay unchanged. If another table is missing, the error must not contain the remedy.
+// shape must stay unchanged. If another table is missing, the error must not contain the remedy. With the Dialect of
+// another database, the error must mention the Dialect.
 func TestUnusableTable(t *testing.T) {
 	const (
 		notOfLedger = "the table was not created by this version; choose another name with WithTable, or drop this table, " +
@@ -91,6 +92,17 @@ func TestUnusableTable(t *testing.T) {
 				require.Contains(t, remedy.Remedy(), s.advice)
 			}
 			require.NoError(t, tx.Rollback())
+		}
+		for other := sqlledger.PostgreSQL; other <= sqlledger.SQLite; other++ {
+			if wrong := *d; other != d.dialect {
+				wrong.dialect = other
+				l, r, tx := wrong.ledgerOn(t, db), wrong.registerOn(t, db), begin(t, db)
+				for _, err := range []error{l.CreateTable(t.Context()), r.CreateTable(t.Context()),
+					r.ExplainIn(t.Context(), tx, void(1)), onlyErr(collect(r, "serial:IS", midnight))} {
+					require.ErrorContains(t, err, "check that the Dialect is right")
+				}
+				require.NoError(t, tx.Rollback())
+			}
 		}
 
 		body := "INSERT INTO other VALUES (1);"
