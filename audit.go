@@ -299,10 +299,12 @@ func (a *audit) find(s *scheme, n template.Number) (*auditedPeriod, error) {
 	}
 	p := a.periods[n.Span.Label]
 	if p == nil && a.oldest != "" && n.Span.Label > a.oldest {
-		if err := a.add(counted{Period: a.scheme.calendar.Beginning(n.Span.Wall)}); err != nil {
-			return nil, err
+		missed := a.scheme.calendar.Beginning(n.Span.Wall)
+		if missed.Start >= missed.End { // the clocks of this scheme skipped it
+			return nil, nil
 		}
-		return a.recent, nil
+		err := a.add(counted{Period: missed})
+		return a.recent, err
 	}
 	if p != nil {
 		a.recent = p

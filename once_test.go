@@ -45,7 +45,7 @@ func TestOnceFor(t *testing.T) {
 	})
 }
 
-// A request is repeated after the template or the period was changed. It must return the number of the first call.
+// A request is repeated after the template, the period or the time zone was changed. It must return the number of the first call.
 // Guarantees: once-repeated.
 func TestOnceAsPrinted(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
@@ -58,10 +58,11 @@ func TestOnceAsPrinted(t *testing.T) {
 		requireResult(t, "a-20000101IS10001", "as this template prints it")(narrow.Next(t.Context(), "IS1"))
 		odd := with("\"q\\\" é 1 \n{{{type}}} {date:yyMM\"dd} {seq:2}")
 		months := with("{type}-{date:yyyy-MM}-{seq:6}", serial.WithPeriod(serial.PerMonth))
-		for _, gen := range []*serial.Generator{wide, narrow, odd, months} {
+		west := newGenerator(t, m.Client(), serial.WithLocation(location(t, "America/New_York")))
+		for _, gen := range []*serial.Generator{wide, narrow, odd, months, west} {
 			again := must(gen.NextOnce(t.Context(), "IS", "r"))
 			require.Equal(t, "b-20000101IS10001", again.String())
-			require.True(t, first.Equal(again))
+			require.True(t, first.Equal(again) && first.Date.Equal(again.Date), "%v", again.Date)
 		}
 
 		const text = "\"q\\\" é 1 \n{ODD} 0001\"01 01"

@@ -249,6 +249,15 @@ func TestWithEarlierZoneAndDayStart(t *testing.T) {
 	require.ErrorContains(t, err, " lies in the period 2021-10-24, which begins at ")
 }
 
+// Some numbers are of a day that the clocks of the audited scheme skipped.
+func TestWithEarlierSkippedDay(t *testing.T) {
+	apia := newScheme(t, serial.WithLocation(location(t, "Pacific/Apia")))
+	last := []serial.Number{must(apia.Number("IS", serial.On(2011, time.December, 29), 1))}
+	got := must(apia.AuditAll("IS", last, used("IS201112290001", "IS201112300001"),
+		serial.WithEarlier(newScheme(t, serial.WithLocation(time.UTC)))))
+	require.True(t, len(got.Periods) == 1 && got.OtherCount == 1, "%+v", got)
+}
+
 // Earlier schemes differ in settings that must be equal. The audit must fail before it reads any number.
 func TestWithEarlierRefuses(t *testing.T) {
 	six, shared := serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"), serial.WithSharedCounter()

@@ -252,8 +252,7 @@ func (g *Generator) readAnswer(a *series.Answer) (s calendar.Span, t *template.T
 	unit, start, ok := calendar.ParseName(a.Period.Calendar)
 	if !ok {
 		return s, nil, "", fmt.Errorf("got calendar %q; want a period, a date, a template, the type if all types share a "+
-			"counter, a sequence and a key",
-			a.Period.Calendar)
+			"counter, a sequence and a key", a.Period.Calendar)
 	}
 	c := g.calendar.With(unit)
 	c.YearStart = start
@@ -273,7 +272,7 @@ func (g *Generator) readAnswer(a *series.Answer) (s calendar.Span, t *template.T
 	if err != nil {
 		return s, nil, "", err
 	}
-	if first, err := t.Dates.Find(s.Date); err == nil && s.Start <= first.From && first.From < s.End {
+	if first, err := t.Dates.Find(s.Date); err == nil && t.Dates.Vary && s.Start <= first.From && first.From < s.End {
 		s.From = first.From
 	}
 	return s, t, typ, nil

@@ -338,11 +338,12 @@ func (c *command) printReportJSON(r *serial.Report) {
 		UnexplainedCount  int64         `json:"unexplainedCount"`
 		PossibleCount     int64         `json:"possibleCount"`
 		ContradictedCount int64         `json:"contradictedCount"`
+		Series            string        `json:"series"`
 	}{
 		r.Type, r.Start, r.First, r.Last, r.Count, gaps(r.Missing), c.texts(r.Duplicates), c.texts(r.Beyond),
 		append([]string{}, r.Foreign...), r.MissingCount, r.DuplicateCount, r.BeyondCount, r.ForeignCount, r.OtherCount,
 		explained, gaps(r.Unexplained), possible, c.texts(r.Contradicted),
-		r.ExplainedCount, r.UnexplainedCount, r.PossibleCount, r.ContradictedCount,
+		r.ExplainedCount, r.UnexplainedCount, r.PossibleCount, r.ContradictedCount, r.Series,
 	})
 }
 
