@@ -90,8 +90,9 @@ type walk struct {
 
 // A model is what an honest operator knows of the numbers that count together.
 type model struct {
-	used   map[string]int64 // greatest sequence by label
-	latest string           // latest period that a call may have entered
+	used     map[string]int64 // greatest sequence by label
+	latest   string           // latest period that a call may have entered
+	operated int64            // calls of operators since the last number was issued
 }
 
 // Periods of two zones and day starts lie up to three days apart, the clock may be four days behind an earlier one, and
@@ -268,6 +269,9 @@ func (w *walk) call(p *walkProcess, typ, method string) bool {
 			w.numbers[n.String()] = len(w.trace) - 1
 			m.used[label] = max(m.used[label], n.Seq)
 		}
+		m.operated = 0
+	} else {
+		m.operated++
 	}
 	return true
 }
@@ -278,11 +282,11 @@ func (w *walk) issue(p *walkProcess, typ string) bool {
 
 // follows requires that first, issued to a process, is above the numbers used in its period. It is the next one, or the
 // start of some process. Only such a start may be the first number of a period. With a ledger, losses skip some numbers,
-// and an operator skips as many as are used.
+// and each call of an operator skips as many as are used.
 func (w *walk) follows(m *model, label string, first int64) {
 	last, skipped, begins := m.used[label], int64(0), false
 	if slices.ContainsFunc(w.settings, func(s walkSettings) bool { return s.ledger }) {
-		skipped = 100 + last
+		skipped = (100 + last) * (1 + m.operated)
 	}
 	follows := last < first && first <= last+1+skipped
 	for _, s := range w.settings {
