@@ -261,7 +261,9 @@ func (x *fixture) Try(
 		return nil, sent, err
 	}
 	if x.token != "" {
+		x.mu.Lock() // a script may be running, and must not see a change that is not its own
 		_ = x.redis.Set(key, x.token)
+		x.mu.Unlock()
 	}
 	return x, sent, nil
 }
