@@ -299,12 +299,11 @@ func (a *audit) find(s *scheme, n template.Number) (*auditedPeriod, error) {
 	}
 	p := a.periods[n.Span.Label]
 	if p == nil && a.oldest != "" && n.Span.Label > a.oldest {
-		missed := a.scheme.calendar.Beginning(n.Span.Wall)
-		if missed.Start >= missed.End { // the clocks of this scheme skipped it
-			return nil, nil
+		// The clocks of the audited scheme may have skipped the period of another scheme's number.
+		if missed := a.scheme.calendar.Beginning(n.Span.Wall); missed.Start < missed.End {
+			err := a.add(counted{Period: missed})
+			return a.recent, err
 		}
-		err := a.add(counted{Period: missed})
-		return a.recent, err
 	}
 	if p != nil {
 		a.recent = p

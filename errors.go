@@ -117,14 +117,18 @@ func (g *Generator) describe(r *series.Refusal) error {
 		return fmt.Errorf("%w: Redis's clock shows %s, but keeps jumping between periods", ErrClockSkew, utc(r.Now))
 	case series.Skewed:
 		return fmt.Errorf("%w: %s of %s was not opened, because it is %s by Redis's clock and %s by this host's; "+
-			"want a difference of at most %v; correct the wrong clock", ErrClockSkew, typ, label, utc(r.Now), utc(r.Received),
-			g.issuing.MaxSkew)
+			"want a difference of at most %v; if this host's clock is wrong, correct it; if Redis's clock is wrong, stop Redis "+
+			"before you correct its clock", ErrClockSkew, typ, label, utc(r.Now), utc(r.Received), g.issuing.MaxSkew)
 	case series.Exhausted, series.Over:
 		return g.describeExhausted(r)
 	case series.Lost:
 		content := describeContent(r.Detail, "string")
 		if r.HighWater > 0 {
 			content += fmt.Sprintf(", and %d is the last number that this process has seen", r.HighWater)
+		}
+		if seq, err := strconv.ParseInt(r.Detail, 10, 64); err == nil && seq < r.HighWater {
+			content += "; Redis has lost data, or the counter was changed by hand, so other processes may be issuing numbers " +
+				"twice; stop all processes that issue numbers"
 		}
 		return fmt.Errorf("%w: %s of %s was opened before, but %s %s; find the last number used, and run: %s",
 			ErrCounterLost, typ, label, g.counters.CounterKey(r.Type, r.Span.Label), content, g.operate(r, "raise"))
@@ -135,8 +139,7 @@ func (g *Generator) describe(r *series.Refusal) error {
 	case series.Unknown:
 		if master := replica.FindStringSubmatch(r.Detail); master != nil {
 			return fmt.Errorf("serial: WithLedger needs a master, and this server is a replica of %s:%s; give the client the "+
-				"master's address, or use Sentinel or a Cluster client", cmp.Or(master[1], "?"),
-				cmp.Or(master[2], "?"))
+				"master's address, or use Sentinel or a Cluster client", cmp.Or(master[1], "?"), cmp.Or(master[2], "?"))
 		}
 		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; "+
 			"Redis replied %q", r.Detail)
@@ -181,13 +184,14 @@ func (g *Generator) describeExhausted(r *series.Refusal) error {
 	case r.Earlier != nil:
 		return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", series.Foreign(r.Earlier))
 	case over:
-		return fmt.Errorf("%w: the last day for numbers of %s was %v, and Redis's clock shows %s; a later WithUntil "+
-			"takes effect at once", ErrExhausted, g.subject(r.Type), g.until, utc(r.Now))
+		return fmt.Errorf("%w: the last day for numbers of %s was %v, and Redis's clock shows %s; if the authorized range "+
+			"was extended, a later WithUntil takes effect at once", ErrExhausted, g.subject(r.Type), g.until,
+			r.Now.In(g.calendar.Location).Format(time.RFC3339))
 	case len(r.Detail) > len(strconv.FormatInt(template.MaxSequence, 10)):
 		return fmt.Errorf("%w: %s is larger than any sequence, so it was changed by hand; find the last number used, delete "+
 			"the key, and run: %s", ErrExhausted, g.counters.CounterKey(r.Type, r.Span.Label), g.operate(r, "raise"))
 	case g.limit < g.template.Largest():
-		cure = "a larger WithLast takes effect at once"
+		cure = "if the authorized range was extended, a larger WithLast takes effect at once"
 	}
 	return fmt.Errorf("%w: %s of %s is at %s of %d; %s",
 		ErrExhausted, g.subject(r.Type), calendar.FormatLabel(r.Span.Label), r.Detail, g.limit, cure)
@@ -209,8 +213,7 @@ func (g *Generator) describeCalendar(r *series.Refusal, entered series.Recorded)
 	}
 	return fmt.Errorf("%w: %s uses the calendar %q, but this generator uses %q; the calendar of a series cannot change; "+
 		"give this generator %s, or begin a new series with another type, or with another key prefix and another literal "+
-		"in the template",
-		ErrConflict, g.counters.RecordKey(r.Type), entered.Calendar, g.counters.Counts, same)
+		"in the template", ErrConflict, g.counters.RecordKey(r.Type), entered.Calendar, g.counters.Counts, same)
 }
 
 // describeConflict returns the error for a series whose current period has other settings.

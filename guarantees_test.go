@@ -222,7 +222,7 @@ func TestRollout(t *testing.T) {
 			days("{type}-{date:yyMMdd}-{seq:4}", "{type}/{date:BBMMdd}/{seq:4}", byPrint),
 			asOtherType(days("{type}-{date:yyMMdd}-{seq:4}", "{type}-{date:BBMMdd}-{seq:4}", atAnyTime)),
 		},
-		"`S` to `Q`, `M` to `Q`": {
+		"half-year `S` or month `M` replaced by quarter `Q`": {
 			asOtherType(days("{type}{date:FFFF-SMMdd}-{seq:4}", "{type}{date:FFFF-QMMdd}-{seq:4}", atAnyTime))},
 		"key": {{old: template(six), new: template(six, key), steps: byPrint}},
 		"`WithSharedCounter`": {

@@ -74,8 +74,7 @@ func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
 			"serial: WithPeriod(PerSecond): a second is too short to query a floor or a ledger; "+
 				"want PerMinute or longer, or PerSecond without WithFloor and WithLedger"),
 		refuseIf(unit == calendar.Never && c.issuing.Retention > 0,
-			"serial: WithRetention(%d): Never has one period, which is kept anyway; leave the option out",
-			c.issuing.Retention))
+			"serial: WithRetention(%d): Never has one period, which is kept anyway; leave the option out", c.issuing.Retention))
 	return c, errors.Join(append(errs, c.complete()...)...)
 }
 
@@ -136,8 +135,7 @@ func checkClient(client redis.UniversalClient) error {
 //
 // seq must be 1 to the largest sequence that the template prints; see [Scheme.Limits]. The default is 1.
 func WithStart(seq int64) Option {
-	err := refuseIf(seq < 1,
-		"serial: WithStart(%d): want 1 to the largest sequence that the template prints", seq)
+	err := refuseIf(seq < 1, "serial: WithStart(%d): want 1 to the largest sequence that the template prints", seq)
 	return option{"WithStart", true, err, func(c *config) { c.base = seq - 1 }}
 }
 
@@ -151,8 +149,7 @@ func WithStart(seq int64) Option {
 // seq must be at least the first sequence (see [WithStart]), and at most the largest sequence that the template prints,
 // which is the default.
 func WithLast(seq int64) Option {
-	err := refuseIf(seq < 1,
-		"serial: WithLast(%d): want the first sequence to the largest that the template prints", seq)
+	err := refuseIf(seq < 1, "serial: WithLast(%d): want the first sequence to the largest that the template prints", seq)
 	return option{"WithLast", true, err, func(c *config) { c.last = seq }}
 }
 

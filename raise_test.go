@@ -104,6 +104,10 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	require.EqualError(t, err, "serial: counter lost: IS of 2021-10-25 was opened before, but serial:{IS}:20211025 "+
 		`contains "x", and 1 is the last number that this process has seen; find the last number used, and run: serial `+
 		"raise -tz 'UTC' IS SEQ, where SEQ is the last number used of 2021-10-25, or 0")
+	require.NoError(t, m.Set("serial:{IS}:20211025", "0"))
+	require.ErrorContains(t, errOf(utc.Next(t.Context(), "IS")), `contains "0", and 1 is the last number that this `+
+		"process has seen; Redis has lost data, or the counter was changed by hand, so other processes may be issuing "+
+		"numbers twice; stop all processes that issue numbers; find the last number used, and run: serial raise -tz 'UTC'")
 }
 
 // A generator has another period length or year start than its series, or it could print different sequences of a period

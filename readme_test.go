@@ -182,7 +182,7 @@ func TestCodeInDocs(t *testing.T) {
 	}
 	out, err := exec.Command("go", args...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.Regexp(t, `\nIS\d{8}0001 <nil>\n`, string(out))
+	require.Regexp(t, `\nIS\d{8}0001\n`, string(out))
 	require.Contains(t, string(out), "--- PASS: TestOrders") // of docs/alternatives.md
 }
 

@@ -41,7 +41,7 @@ func TestTemplatesRefused(t *testing.T) {
 	april1, april6 := serial.WithYearStart(time.April, 1), serial.WithYearStart(time.April, 6)
 	fourAM := serial.WithDayStart(4 * time.Hour)
 	template(serial.PerDay, "{type}{date:yyyyMMdd}",
-		"{seq} is missing; want {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM}, each once")
+		"{seq} is missing; want {type}, {date:LAYOUT} and {seq:WIDTH} once, and {check:ALGORITHM} at most once")
 	template(serial.PerDay, "{type}{date:yyyyMMdd}-1{seq:4+}", "needs a literal right before it")
 	template(serial.PerDay, "{type}{date:yyyyMMdd}-{seq:4+}1", "right after it that does not begin with a digit")
 	template(serial.PerDay, "yyyy1MMdd", `"1" in a date layout; want yyyy, yy, BBBB, BB, MM, M, MMM, Mmm, R, dd, d, DDD, `+

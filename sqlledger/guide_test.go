@@ -29,9 +29,10 @@ func openRegister(ctx context.Context, rdb *redis.Client, db *sql.DB) (*serial.G
 	if err := register.CreateTable(ctx); err != nil {
 		return nil, nil, err
 	}
-	gen, err := serial.New(rdb, serial.WithHooks(register.Hooks(func(e serial.Explanation, err error) {
+	hooks := register.Hooks(func(e serial.Explanation, err error) {
 		log.Printf("%s %d to %d: %s: not kept: %v", e.Type, e.First, e.Last, e.Reason, err)
-	})))
+	})
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithHooks(hooks))
 	return gen, register, err
 }
 
@@ -104,7 +105,7 @@ func TestRegisterGuide(t *testing.T) {
 			shown++
 		}
 	}
-	require.Equal(t, 10, shown)
+	require.Equal(t, 11, shown)
 
 	d := postgres(t)
 	db := d.open(t, nil)

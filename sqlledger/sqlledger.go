@@ -12,7 +12,7 @@
 //	if err := ledger.CreateTable(ctx); err != nil {
 //		return err
 //	}
-//	gen, err := serial.New(rdb, serial.WithLedger(ledger, 1000))
+//	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithLedger(ledger, 100))
 //
 // The table has one row for each series and period. The row contains the last reserved sequence, and the time of the
 // latest reservation by the database's clock, in UTC. [Ledger.Purge] removes old rows. A Generator accesses the
@@ -34,7 +34,7 @@
 //	if err := register.CreateTable(ctx); err != nil {
 //		return err
 //	}
-//	gen, err := serial.New(rdb, serial.WithHooks(register.Hooks(failed)))
+//	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithHooks(register.Hooks(failed)))
 //
 // An application adds explanations with [Register.ExplainIn], in the transaction that voids a document. An audit uses
 // all of them:

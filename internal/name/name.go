@@ -36,25 +36,8 @@ func Check(name string) error {
 	case !utf8.ValidString(name):
 		return errors.New("not valid UTF-8; " + allowed)
 	}
-	previous, afterLetter := rune(0), false
-	for _, r := range name {
-		isMark := unicode.In(r, unicode.Mn, unicode.Mc) && !unicode.Is(unicode.Inherited, r)
-		switch {
-		case !needsUnicode(r):
-		case !unicode.IsLetter(r) && !unicode.IsDigit(r) && !isMark:
-			return fmt.Errorf("it contains %q (%U); %s", r, r, allowed)
-		case unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector),
-			r == 0x13441, r == 0x13442:
-			// These are fillers and selectors, which Unicode lists as ignorable, and the two blank hieroglyphs.
-			return fmt.Errorf("it contains %U, which is invisible; %s", r, allowed)
-		case isMark && !afterLetter:
-			return fmt.Errorf("it contains the mark %U, which does not follow a letter; %s", r, allowed)
-		case previous == 0xe4d && r == 0xe32, previous == 0xecd && r == 0xeb2:
-			return fmt.Errorf("it contains %q (%U %U); want %U instead", string(previous)+string(r), previous, r, r+1)
-		}
-		previous, afterLetter = r, isMark || unicode.IsLetter(r)
-	}
-	// NFKC can change several characters at once, such as the parts of a Hangul syllable.
+	// NFKC can change several characters at once, such as the parts of a Hangul syllable. This check comes first, so that
+	// the error for an e that is followed by a separate accent mentions the normalization.
 	for rest := name[norm.NFKC.QuickSpanString(name):]; rest != ""; {
 		end := norm.NFKC.NextBoundaryInString(rest, true)
 		part := rest[:end]
@@ -64,6 +47,25 @@ func Check(name string) error {
 				"want normalized letters and digits, and - _ . /", part, points, normal)
 		}
 		rest = rest[end:]
+	}
+	previous, afterLetter := rune(0), false
+	for _, r := range name {
+		isMark := unicode.In(r, unicode.Mn, unicode.Mc) && !unicode.Is(unicode.Inherited, r)
+		switch {
+		case !needsUnicode(r):
+		case !unicode.IsLetter(r) && !unicode.IsDigit(r) && !isMark:
+			return fmt.Errorf("it contains %q (%U); %s", r, r, allowed)
+		case unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector),
+			r == 0x13441, r == 0x13442, r == 0x16fe4, r == 0x1107f:
+			// These are fillers and selectors, which Unicode lists as ignorable, the two blank hieroglyphs, the filler of
+			// the Khitan script and the number joiner of the Brahmi script.
+			return fmt.Errorf("it contains %U, which is invisible; %s", r, allowed)
+		case isMark && !afterLetter:
+			return fmt.Errorf("it contains the mark %U, which does not follow a letter; %s", r, allowed)
+		case previous == 0xe4d && r == 0xe32, previous == 0xecd && r == 0xeb2:
+			return fmt.Errorf("it contains %q (%U %U); want %U instead", string(previous)+string(r), previous, r, r+1)
+		}
+		previous, afterLetter = r, isMark || unicode.IsLetter(r)
 	}
 	return nil
 }

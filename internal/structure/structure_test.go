@@ -78,7 +78,7 @@ func uses(set *token.FileSet, sources map[string]source) map[[2]string]bool {
 	return pairs
 }
 
-// The files of the two halves use each other in the order that the documentation has, but for four pairs at most.
+// The files of the two halves use each other in the order of docs/design.md, with the three exceptions that it names.
 func TestOrderOfFiles(t *testing.T) {
 	design, err := os.ReadFile(root + "docs/design.md")
 	require.NoError(t, err)
@@ -151,10 +151,12 @@ func TestSize(t *testing.T) {
 			assert.LessOrEqual(t, n, 20, "methods of %s in %s", name, dir)
 		}
 	}
+	const advice = ": first look for code to remove; if the lines are needed, raise the limit in the same commit, and " +
+		"give the reason"
 	t.Logf("%d lines of core code, %d of them in series, wire and Lua; %d lines of rules", total, halves, rules)
-	assert.LessOrEqual(t, rules, 330, "lines of the rules")
-	assert.LessOrEqual(t, halves, 2843, "lines of series, wire and Lua")
-	assert.LessOrEqual(t, total, 7523, "lines of the core")
+	assert.LessOrEqual(t, rules, 330, "lines of the rules"+advice)
+	assert.LessOrEqual(t, halves, 2843, "lines of series, wire and Lua"+advice)
+	assert.LessOrEqual(t, total, 7523, "lines of the core"+advice)
 	tests, err := filepath.Glob(root + "*_test.go")
 	require.NoError(t, err)
 	all, err := filepath.Glob(root + "*.go")

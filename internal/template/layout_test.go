@@ -170,7 +170,7 @@ func TestTemplatesRefused(t *testing.T) {
 			"dd.d": "the day (dd) appears twice", "S-S": "the half-year (S) appears twice",
 		}},
 		{"1h", map[string]string{
-			"{type}{seq}":                   "{date} is missing; only numbers of Never need none",
+			"{type}{seq}":                   "of two days are equal; add {date:yyyyMMdd}, or use the period Never",
 			"{type}{date:yyyyMMdd HH}{seq}": "HH: with a day start, the date is the business day",
 			"{type}{date:yyyyMM}{seq}":      "the day (dd) is missing", "{type}{date:YYYYMMddWW}{seq}": "YYYY beside weeks",
 		}},

@@ -112,12 +112,9 @@ func (t *Template) ParseStored(s string) (Number, error) {
 
 // ParseNumber parses a number that the template printed.
 func (t *Template) ParseNumber(s string) (n Number, err error) {
-	bad := func(why error) (Number, error) {
-		return Number{}, fmt.Errorf("%w: %.200q is not a number of this scheme: %w", ErrInvalidNumber, s, why)
-	}
 	widths, err := t.widthsIn(s)
 	if err != nil {
-		return bad(err)
+		return invalid(s, err)
 	}
 	var wrongSeq, wrongDate error // returned only if the check digit is right
 	if t.Dates.text == "" {
@@ -155,21 +152,27 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 			read(len(f.text))
 		}
 		if err != nil {
-			return bad(err)
+			return invalid(s, err)
 		}
 	}
 	if err = cmp.Or(wrongSeq, wrongDate); err != nil {
-		return bad(err)
+		return invalid(s, err)
 	}
 	if t.cipher != nil {
 		var tweak [256]byte
 		shown := n.Seq - t.alphabet.least
 		n.Seq = t.alphabet.least + t.cipher.Decrypt(t.tweak(tweak[:0], n.Type, n.Span.Label), shown)
 		if n.Seq < 1 {
-			return bad(errors.New("its sequence is 0 when decrypted, the first is 1"))
+			return invalid(s, errors.New("its sequence is 0 when decrypted, the first is 1"))
 		}
 	}
 	return n, nil
+}
+
+// invalid returns the error for a string that is not a number. The error wraps the reason why.
+func invalid(s string, why error) (Number, error) {
+	text := strings.TrimPrefix(why.Error(), "serial: ") // printed instead of why, because %.0w prints nothing
+	return Number{}, fmt.Errorf("%w: %.200q is not a number of this scheme: %s%.0w", ErrInvalidNumber, s, text, why)
 }
 
 // An impossible is the reason why no number has the date of a string that otherwise has the form of a number.

@@ -81,7 +81,7 @@ type field struct {
 }
 
 // allowedFields is the end of error messages about a template.
-const allowedFields = "want {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM}, each once"
+const allowedFields = "want {type}, {date:LAYOUT} and {seq:WIDTH} once, and {check:ALGORITHM} at most once"
 
 // Parse parses a template for the numbers of a calendar. It does not check whether the printed numbers are distinct;
 // call [Template.Prove] for this.
@@ -282,9 +282,8 @@ func (t *Template) Prove(shared bool) error {
 			t.text, allowedFields)
 	}
 	if d.text == "" && d.calendar.Unit != calendar.Never {
-		return fmt.Errorf("serial: template %q: {date} is missing; only numbers of Never need none; to leave the %s out, "+
-			"use a template that prints it, print each number yourself from Type and Seq, and keep the %[2]s beside it", t.text,
-			d.calendar.Unit.Noun())
+		return fmt.Errorf("serial: template %q: {date} is missing: without it, the numbers of two %ss are equal; "+
+			"add {date:%s}, or use the period Never", t.text, d.calendar.Unit.Noun(), d.usual.text)
 	}
 	if err := d.check(); err != nil {
 		return fmt.Errorf("serial: template %q: {date:%s}: %w", t.text, d.text, err)

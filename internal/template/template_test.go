@@ -505,7 +505,8 @@ func TestParse(t *testing.T) {
 		{"never shared", "{seq:4+}-B", "12345-", "its end is missing"},
 
 		// A wrong check digit is reported before a sequence of 0 or a date that does not exist.
-		{"month", "{type}{date:yyyyMM}{seq}{check:luhn}", "IS20241200018, IS20241200008, IS20241300018", "wrong check digit"},
+		{"month", "{type}{date:yyyyMM}{seq}{check:luhn}", "IS20241200018, IS20241200008, IS20241300018",
+			"is not a number of this scheme: wrong check digit"},
 		{"", "{check:luhn}{type}{date:yyyyMMdd}{seq:4}", "５IS202110240001", "wrong check digit: got …, want"},
 
 		{"", "{type}{date:yyyyMMdd}-{seq:4+}", "IS20211024-00001", "00001 is padded to more than 4 digits"},
@@ -519,7 +520,7 @@ func TestParse(t *testing.T) {
 		// The width of a field may cut a character. The error does not contain a part of that character.
 		{"", "", "IS20211024０００１", `got "０…", want 4 decimal digits (0123456789)`},
 		{"", "", "IS２0211024000",
-			`invalid type "IS２": it contains "２" (U+FF12), which Unicode normalization (NFKC) changes to "2"`},
+			`scheme: invalid type "IS２": it contains "２" (U+FF12), which Unicode normalization (NFKC) changes to "2"`},
 		{"", "", "ISé20211024001", `got "…202", want 4 decimal digits`},
 		{"", "", "IS20211024000\xe9", `"IS20211024000\xe9" is not a number of this scheme`},
 		{"", "{date:yyyyMMdd}{seq:4}{type}", "2021102400１IS", `got "00…"`},

@@ -105,9 +105,10 @@ func (e foreignError) Is(target error) bool {
 func (e foreignError) As(target any) bool { return errors.As(e.cause, target) }
 
 // Failed returns the error of a command whose final attempt failed with err. The parameter servers is the name of the
-// servers in the message, such as "Redis". The error is an [Outage], unless err is [ErrUnsent].
+// servers in the message, such as "Redis". The error is an [Outage], unless err is [ErrUnsent]. If servers is "Redis",
+// an err that Failed has already returned stays unchanged, as when the lock is on the server of the counters.
 func Failed(servers string, err error) error {
-	if err == ErrUnsent {
+	if err == ErrUnsent || servers == "Redis" && IsOutage(err) {
 		return err
 	}
 	return Outage(fmt.Errorf("serial: %s failed: %w", servers, describe(Foreign(err))))

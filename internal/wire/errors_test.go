@@ -64,6 +64,8 @@ func TestEarlierFailures(t *testing.T) {
 
 	require.Equal(t, wire.ErrUnsent, wire.Failed("Redis", wire.ErrUnsent))
 	require.False(t, wire.IsOutage(wire.ErrUnsent), "it says nothing about the server")
+	err = wire.Failed("Redis", refusal("OOM command not allowed"))
+	require.Equal(t, err, wire.Failed("Redis", err), "one prefix is enough")
 	err = wire.Failed("the lock servers", io.EOF)
 	require.EqualError(t, err, "serial: the lock servers failed: EOF")
 	require.True(t, wire.IsOutage(fmt.Errorf("wrapped: %w", err)))
