@@ -175,7 +175,7 @@ func describeContent(content, typ string) string {
 // describeExhausted returns the error for the case that too few numbers are left, or that the last day has ended.
 func (g *Generator) describeExhausted(r *series.Refusal) error {
 	over, cure := r.Status == series.Over, "the template can print no wider sequence, so use another type"
-	if wider, err := g.Scheme().WithTemplate(g.template.Widen()); err == nil {
+	if wider, err := g.Scheme().WithTemplate(g.template.Widen()); err == nil && wider.template.Largest() > g.limit {
 		cure = "a wider template, such as " + wider.text + ", takes effect at once"
 	}
 	switch {

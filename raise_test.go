@@ -57,6 +57,14 @@ func (s *series) steps(gens map[string]*serial.Generator, script string) {
 	}}, script)
 }
 
+// The template already prints the largest sequence. The error must not propose another template.
+func TestExhaustedAtTheLargestSequence(t *testing.T) {
+	s := inMemory(t).series(t, serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4+}"))
+	require.NoError(t, s.gen.Raise(t.Context(), "IS", 1e15-1))
+	require.ErrorContains(t, errOf(s.gen.Next(t.Context(), "IS")),
+		" is at 999999999999999 of 999999999999999; the template can print no wider sequence, so use another type")
+}
+
 // ForProgram returns a generator that must use the same counters as the first one, while the first keeps its own hooks.
 // Its errors must contain the command of the program.
 func TestForProgram(t *testing.T) {

@@ -109,8 +109,8 @@ func (g *Generator) checkUntil(typ string, at serial.When) error {
 		return nil
 	}
 	if date := g.scheme.BusinessDate(at); date.String() > last.String() { // both have the form 2026-08-01
-		return fmt.Errorf("gapless: %w: the last day for numbers of %s is %v, but the date is %v; a later WithUntil takes "+
-			"effect at once", serial.ErrExhausted, typ, last, date)
+		return fmt.Errorf("gapless: %w: the last day for numbers of %s is %v, but the date is %v; if the authorized "+
+			"range was extended, a later WithUntil takes effect at once", serial.ErrExhausted, typ, last, date)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func TestUntil(t *testing.T) {
 			for _, verb := range []string{"next", "on", "raise"} {
 				require.ErrorContains(t, call{s.generators["over"], typ, verb, "", "5"}.do(t.Context(), s.sessions[""].tx).err,
 					"the last day for numbers of "+typ+" is "+yesterday.String()+", but the date is "+today.String()+
-						"; a later WithUntil takes effect at once", verb)
+						"; if the authorized range was extended, a later WithUntil takes effect at once", verb)
 			}
 			run("over.T/last=1 T/next=2 commit begin T/take2!exhausted T/raise=4!above T/next=3 T/next!exhausted")
 			posted := "over.T/on" + strings.ReplaceAll(yesterday.String(), "-", "") // later than the document's date
