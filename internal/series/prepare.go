@@ -1,6 +1,7 @@
 package series
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -96,9 +97,7 @@ func (c *asker) newPrepare(current *Target, floor *int64, compared bool) (*reque
 // before the period begins, and its counter is never lowered.
 func (c *Call) lockNext(ctx context.Context, locks Locks, upcoming *Target) (*opening, Outcome) {
 	since := time.Now()
-	if c.note == nil { // the call has had no flight
-		c.note = new(wire.Note)
-	}
+	c.note = cmp.Or(c.note, new(wire.Note)) // it has none before its first flight
 	lock, _, err := locks.Try(ctx, c.deadline, c.counts, c.series.lock(c.typ, upcoming.Label), nil, c.note)
 	c.refused = err
 	switch out := afterLock(err); out.Step {

@@ -153,17 +153,19 @@ type Events struct {
 	Offset, Before time.Duration // new and previous offset of the server's clock
 }
 
-// NewCall begins a call for n numbers of a type. requestID is the ID of a repeatable request, or "".
-func (s *Series) NewCall(ctx context.Context, typ, requestID string, n int) (*Call, error) {
+// NewCall begins a call for n numbers of a type. id is the ID of a repeatable request, or "".
+func (s *Series) NewCall(ctx context.Context, typ, id string, n int) (*Call, error) {
 	if ctx.Done() != nil {
 		if err := wire.ContextErr(ctx); err != nil {
 			return nil, fmt.Errorf("serial: nothing was sent: %w", err)
 		}
 	}
 	c := calls.Get().(*Call)
-	now := s.memory.made.Add(time.Since(s.memory.made)) // faster than time.Now, which reads two clocks
-	*c = Call{asker: asker{series: s, typ: typ, counts: s.countedAs(typ), requestID: requestID, n: n,
-		deadline: now.Add(AnswerTime)}, began: now}
+	at := s.memory.made.Add(time.Since(s.memory.made)) // faster than time.Now, which reads two clocks
+	*c = Call{asker: asker{series: s, typ: typ, counts: typ, requestID: id, n: n, deadline: at.Add(AnswerTime)}, began: at}
+	if s.Shared { // faster than countedAs
+		c.counts = SharedType
+	}
 	c.node = s.wire.Node(ctx, c.counts)
 	c.server = c.node.Local.(*server)
 	_, c.hasDeadline = ctx.Deadline()
