@@ -331,8 +331,8 @@ local enough = n == 0 or used + n <= limit
 local issued = enough and used + n or used
 permit(counter, content, expires)
 if once and n > 0 then redis.call('SET', KEYS[3], '', 'XX') end -- writes nothing, but fails if SET is refused
--- If the counter is below the start, the period had a lower start. If it is just below the first sequence, the period was
--- probably prepared, and the record has lost that because of a takeover or a clock that was set back.
+-- A new period has the counter start. If the counter is smaller, the period had a lower start. If it is equal, the period
+-- was probably prepared, and the record has lost that because of a takeover or a clock that was set back.
 local startIsKnown = opened or base == start or (last or 0) >= start
 enter(startsAt(startIsKnown and start or 0))
 if block then ceiling, counterCopy, replID = upto, issued == last and content or plain(issued), id end
